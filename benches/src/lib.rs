@@ -1,0 +1,1 @@
+//! What the benches share: data, clocks, and the checked answer.

@@ -1,0 +1,2 @@
+//! The `mopqdb` program.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The `mopqdb-train` program.
+fn main() {}
