@@ -1,0 +1,128 @@
+//! The one error of the engine: few variants, by what a caller can do about them.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What every fallible function of the engine returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, by what a caller can do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused: no space, no permission, a failing disk.
+    #[error("{}: {doing}: {source}", path.display())]
+    Io {
+        /// What we were doing, in a verb: "writing", "syncing", "opening".
+        doing: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+
+    /// Bytes on disk are not what was written. Run `verify` to see how much, `repair` to mend what can be.
+    #[error("{0}")]
+    Corrupt(Box<Corruption>),
+
+    /// The file is of a version or kind that this program does not read.
+    #[error("{}: {what}", path.display())]
+    Incompatible {
+        /// The file concerned.
+        path: PathBuf,
+        /// Which version or kind was found, and which are served.
+        what: String,
+    },
+
+    /// A model, its encoder or its files can't be used as asked.
+    #[error("{0}")]
+    Model(String),
+
+    /// The caller's input can't be accepted; nothing was changed. The text says what to do instead.
+    #[error("{0}")]
+    Invalid(String),
+
+    /// Another process holds the lock that this needs.
+    #[error("{} is locked by {holder}; stop it, or open a Reader", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// Who holds it: program and process id, as it wrote them.
+        holder: String,
+    },
+
+    /// A part that is installed apart is missing. The text names the command that gets it.
+    #[error("{what}; {remedy}")]
+    Missing {
+        /// The missing part.
+        what: String,
+        /// How to get it.
+        remedy: String,
+    },
+
+    /// A commit whose second witness could not be written: it may or may not be found on the next open.
+    #[error("outcome unknown: {0}; reopen the database before writing to it again")]
+    OutcomeUnknown(String),
+}
+
+/// Where bytes were found that are not what was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corruption {
+    /// The damaged file.
+    pub file: PathBuf,
+    /// The part of it, by the name that FORMAT.md gives it.
+    pub section: String,
+    /// Offset in the file of the first byte of the part that failed its check.
+    pub offset: u64,
+    /// What was found and what was expected.
+    pub detail: String,
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            section,
+            offset,
+            detail,
+        } = self;
+        write!(
+            f,
+            "{}: section {section} is damaged at byte {offset}: {detail}",
+            file.display()
+        )
+    }
+}
+
+impl Error {
+    /// An I/O error with its path, for `map_err`.
+    pub fn io(doing: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
+    }
+
+    /// Damaged bytes at a place.
+    pub fn corrupt(
+        file: impl Into<PathBuf>,
+        section: impl Into<String>,
+        offset: u64,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self::Corrupt(Box::new(Corruption {
+            file: file.into(),
+            section: section.into(),
+            offset,
+            detail: detail.into(),
+        }))
+    }
+
+    /// Input that can't be accepted, with what to do instead.
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Self::Invalid(what.into())
+    }
+}
