@@ -1,0 +1,350 @@
+//! Every number that changes what is learned, in one place: [`TrainConfig`].
+//!
+//! It is read from TOML, overridden by flags, checked once ([`TrainConfig::check`]) and written into the bundle.
+//! Past this file there are no mode strings: an enum, matched once.
+
+use anyhow::{Result, bail, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// What is trained. The equations are in [`crate::methods`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Head by CE(q, k), then k-means in each subspace.
+    Pq,
+    /// As `pq`, with an orthogonal rotation.
+    Opq,
+    /// CE(q, k) and the reconstruction error.
+    Dqn,
+    /// CE(q, k) and the error of the inner products.
+    Dvsq,
+    /// Contrast of soft against hard quantization.
+    Spq,
+    /// As `dqn`, selecting by a separate matrix of keys.
+    Dpq,
+    /// The contrast of queries with quantized keys.
+    Mopq,
+}
+
+/// Which other pairs' keys a query is contrasted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sampling {
+    /// Those of the same device.
+    InBatch,
+    /// Those of all devices; the other devices' keys are constants.
+    Ncs,
+    /// Those of all devices, with the gradient of the whole: primary and image losses.
+    Dcs,
+}
+
+/// How a slice of an embedding chooses its codeword. `keys` is DPQ's own, and follows from the method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Select {
+    /// The nearest codeword.
+    L2,
+    /// The codeword of the smallest angle.
+    Cosine,
+    /// The codeword of the largest inner product.
+    Product,
+    /// The largest z W C with a learned W.
+    Bilinear,
+}
+
+/// How the gradient passes the choice of a codeword.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum StraightThrough {
+    /// As if the softmax of the logits had been taken.
+    Softmax,
+    /// As if nothing had happened: the gradient is copied to the embedding.
+    Copy,
+}
+
+/// What follows the linear head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// Nothing.
+    None,
+    /// ELU with alpha 1, as the reference program has it.
+    Elu,
+}
+
+/// Where the codewords start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// Each entry from U(-1, 1), as the reference program does.
+    Uniform,
+    /// k-means of the warmed-up embeddings in each subspace.
+    Kmeans,
+    /// OPQ of the warmed-up embeddings, its rotation folded into the head.
+    Opq,
+}
+
+/// The form of the term on the probability of the chosen codewords (METHOD 2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProbabilityTerm {
+    /// (B): the straight-through P' read literally: value 0, gradient of -sum p.
+    StraightThrough,
+    /// (C): -sum log p.
+    Log,
+}
+
+/// How the learning rate goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// It stays.
+    Constant,
+    /// It falls linearly to a twentieth at the last step of each phase.
+    Linear,
+}
+
+/// The encoder that learns too (`--joint`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JointConfig {
+    /// How many of the first layers are kept and trained.
+    pub layers: usize,
+    /// Longest query in tokens, [CLS] and [SEP] included.
+    pub query_tokens: usize,
+    /// Longest key in tokens.
+    pub key_tokens: usize,
+    /// Adam's learning rate for the transformer's weights.
+    pub learning_rate: f64,
+}
+
+impl Default for JointConfig {
+    fn default() -> Self {
+        Self {
+            layers: 4,           // published
+            query_tokens: 32,    // published
+            key_tokens: 50,      // published
+            learning_rate: 1e-4, // published
+        }
+    }
+}
+
+/// All that decides a run. The source of each default stands beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrainConfig {
+    /// What is trained.
+    pub method: Method,
+    /// Whose keys are contrasted.
+    pub sampling: Sampling,
+    /// How codewords are chosen.
+    pub select: Select,
+    /// How the gradient passes the choice.
+    pub straight_through: StraightThrough,
+    /// Temperature of the softmax over codewords.
+    pub temperature: f64,
+    /// What follows the head.
+    pub activation: Activation,
+    /// Where the codewords start.
+    pub start: Start,
+    /// Width of the learned embedding.
+    pub dim: usize,
+    /// Number of codebooks.
+    pub subspaces: usize,
+    /// Codewords in each.
+    pub codewords: usize,
+    /// The devices, as `cpu:4` or `cuda:0,cuda:1`.
+    pub devices: String,
+    /// Seconds after which a silent device ends the run.
+    pub device_timeout: f64,
+    /// Pairs a device and step.
+    pub batch: usize,
+    /// Epochs by CE(q, k) alone before the codewords start.
+    pub warmup: usize,
+    /// Epochs by the method's own objective.
+    pub epochs: usize,
+    /// Epochs without a better validation recall after which the run ends; 0: never.
+    pub patience: usize,
+    /// Adam's learning rate for head and codebooks.
+    pub learning_rate: f64,
+    /// How it goes on.
+    pub schedule: Schedule,
+    /// Adam's decay of the mean of gradients.
+    pub beta1: f64,
+    /// Adam's decay of the mean of squared gradients.
+    pub beta2: f64,
+    /// Adam's epsilon.
+    pub epsilon: f64,
+    /// Weight of CE(q, k) beside CE(q, k^).
+    pub dense_weight: f64,
+    /// Weight w of the method's quantization term (DQN, DVSQ, SPQ, DPQ), lambda of MoPQ.
+    pub quantization_weight: f64,
+    /// Weight gamma of the probability of the chosen codewords.
+    pub probability_weight: f64,
+    /// Its form.
+    pub probability_term: ProbabilityTerm,
+    /// Whether a key that occurs twice in a batch is kept from being its own negative.
+    pub mask_collisions: bool,
+    /// Mean squared norm of a key's embedding at the start; scores and temperature depend on it.
+    pub start_norm: f64,
+    /// Lloyd steps of k-means, rounds of OPQ.
+    pub quantizer_iterations: usize,
+    /// Most keys that k-means and OPQ look at.
+    pub quantizer_sample: usize,
+    /// Most validation queries an epoch.
+    pub validation_queries: usize,
+    /// Threads that a CPU device's tensor operations use.
+    pub threads: usize,
+    /// Where all random choices come from.
+    pub seed: u64,
+    /// The encoder learns too.
+    pub joint: Option<JointConfig>,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            method: Method::Mopq,
+            sampling: Sampling::InBatch,
+            select: Select::L2,                         // published
+            straight_through: StraightThrough::Softmax, // published
+            temperature: 1.0,                           // reference
+            activation: Activation::None,               // METHOD 6.5
+            start: Start::Opq,                          // METHOD 6.5
+            dim: 128,                                   // published
+            subspaces: 8,                               // published
+            codewords: 256,                             // published
+            devices: "cpu:1".into(),
+            device_timeout: 300.0,
+            batch: 500,                   // published
+            warmup: 8,                    // METHOD 6.6
+            epochs: 12,                   // METHOD 6.5
+            patience: 3,                  // reference
+            learning_rate: 1e-3,          // published
+            schedule: Schedule::Constant, // published
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            dense_weight: 1.0,        // reference
+            quantization_weight: 0.0, // METHOD 6.5; the reference's 1e-8 is numerically nil
+            probability_weight: 0.0,  // reference
+            probability_term: ProbabilityTerm::Log,
+            mask_collisions: true, // METHOD 2.4
+            start_norm: 20.0,      // METHOD 6.5
+            quantizer_iterations: 25,
+            quantizer_sample: 65_536,
+            validation_queries: 2_000,
+            threads: 1,
+            seed: 42, // reference
+            joint: None,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// Refuses what can't be trained, naming the value.
+    pub fn check(&self) -> Result<()> {
+        ensure!(self.dim > 0, "dim is 0; it must be at least 1");
+        ensure!(
+            (1..=256).contains(&self.subspaces),
+            "subspaces is {}; it must be 1 to 256",
+            self.subspaces
+        );
+        ensure!(
+            self.dim.is_multiple_of(self.subspaces),
+            "dim {} is not divisible by {} subspaces; choose --dim {} or --dim {}",
+            self.dim,
+            self.subspaces,
+            (self.dim / self.subspaces).max(1) * self.subspaces,
+            (self.dim / self.subspaces + 1) * self.subspaces
+        );
+        ensure!(
+            (2..=256).contains(&self.codewords),
+            "codewords is {}; it must be 2 to 256",
+            self.codewords
+        );
+        ensure!(
+            self.batch >= 2,
+            "batch is {}; a pair needs at least one other to be contrasted with",
+            self.batch
+        );
+        for (name, value) in [
+            ("temperature", self.temperature),
+            ("learning_rate", self.learning_rate),
+            ("device_timeout", self.device_timeout),
+            ("start_norm", self.start_norm),
+        ] {
+            ensure!(
+                value.is_finite() && value > 0.0,
+                "{name} is {value}; it must be above 0"
+            );
+        }
+        for (name, value) in [
+            ("dense_weight", self.dense_weight),
+            ("quantization_weight", self.quantization_weight),
+            ("probability_weight", self.probability_weight),
+        ] {
+            ensure!(
+                value.is_finite() && value >= 0.0,
+                "{name} is {value}; it must not be negative"
+            );
+        }
+        ensure!(
+            self.epochs + self.warmup > 0,
+            "epochs and warmup are both 0: nothing to train"
+        );
+        if self.method == Method::Dpq && self.select != Select::L2 {
+            bail!("dpq selects by its own keys; leave --select out");
+        }
+        if let Some(joint) = &self.joint {
+            ensure!(joint.layers > 0, "joint.layers is 0");
+            ensure!(
+                joint.query_tokens >= 3 && joint.key_tokens >= 3,
+                "joint: at least 3 tokens, for [CLS] a word [SEP]"
+            );
+        }
+        Ok(())
+    }
+
+    /// Width of a subspace.
+    pub fn sub_dim(&self) -> usize {
+        self.dim / self.subspaces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_survives_toml() {
+        let config = TrainConfig {
+            method: Method::Dvsq,
+            sampling: Sampling::InBatch,
+            joint: Some(JointConfig::default()),
+            ..TrainConfig::default()
+        };
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(toml::from_str::<TrainConfig>(&text).unwrap(), config);
+    }
+
+    #[test]
+    fn a_misspelt_name_is_refused() {
+        let error = toml::from_str::<TrainConfig>("leraning_rate = 1.0").unwrap_err();
+        assert!(error.to_string().contains("leraning_rate"), "{error}");
+    }
+
+    #[test]
+    fn a_dim_that_does_not_divide_is_named_with_its_neighbours() {
+        let config = TrainConfig {
+            dim: 130,
+            ..TrainConfig::default()
+        };
+        let words = config.check().unwrap_err().to_string();
+        assert!(
+            words.contains("130") && words.contains("128") && words.contains("136"),
+            "{words}"
+        );
+    }
+}

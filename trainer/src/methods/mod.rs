@@ -1,0 +1,76 @@
+//! The objectives, a file each, the equation above the function.
+//!
+//! CE(A, B) is the contrast of [`crate::sampling`]; "mean" runs over the whole batch of all devices, of which each
+//! device computes its share. In the papers only MoPQ has cross-device negatives; here any method may.
+
+pub mod dpq;
+pub mod dqn;
+pub mod dvsq;
+pub mod mopq;
+pub mod spq;
+
+use anyhow::Result;
+use tch::Tensor;
+
+use crate::config::{Method, TrainConfig};
+use crate::model::codebook::SoftCodebook;
+use crate::sampling::Contrast;
+
+/// What a step minimises.
+#[derive(Debug, Clone)]
+pub enum Objective {
+    /// CE(q, k): the warm-up of all methods, and all of PQ's and OPQ's training.
+    Dense,
+    /// [`mopq`]
+    Mopq(mopq::Mopq),
+    /// [`dqn`]
+    Dqn(dqn::Dqn),
+    /// [`dvsq`]
+    Dvsq(dvsq::Dvsq),
+    /// [`spq`]
+    Spq(spq::Spq),
+    /// [`dpq`]
+    Dpq(dpq::Dpq),
+}
+
+impl Objective {
+    /// The method's own objective; `None` for those that learn a head alone.
+    pub fn of(config: &TrainConfig) -> Option<Self> {
+        let weight = config.quantization_weight;
+        Some(match config.method {
+            Method::Pq | Method::Opq => return None,
+            Method::Mopq => Self::Mopq(mopq::Mopq {
+                dense_weight: config.dense_weight,
+                probability_weight: config.probability_weight,
+                probability_term: config.probability_term,
+                reconstruction_weight: weight,
+            }),
+            Method::Dqn => Self::Dqn(dqn::Dqn { weight }),
+            Method::Dvsq => Self::Dvsq(dvsq::Dvsq { weight }),
+            Method::Spq => Self::Spq(spq::Spq { weight }),
+            Method::Dpq => Self::Dpq(dpq::Dpq { weight }),
+        })
+    }
+
+    /// This device's share of the loss of queries q (rows, dim) and their keys k (rows, dim).
+    pub fn loss(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        codebook: Option<&SoftCodebook>,
+        contrast: &Contrast<'_>,
+    ) -> Result<Tensor> {
+        let codebook = || codebook.expect("codewords start before their objective does");
+        match self {
+            Self::Dense => Ok(contrast.cross_entropies(q, &[k])?.remove(0)),
+            Self::Mopq(mopq) => mopq.loss(q, k, codebook(), contrast),
+            Self::Dqn(dqn) => dqn.loss(q, k, codebook(), contrast),
+            Self::Dvsq(dvsq) => dvsq.loss(q, k, codebook(), contrast),
+            Self::Spq(spq) => spq.loss(q, k, codebook(), contrast),
+            Self::Dpq(dpq) => dpq.loss(q, k, codebook(), contrast),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! One device's copy of the model: forward on its slice, gradients summed with everybody's, the same step.
+
+use anyhow::{Result, ensure};
+use tch::{Kind, Tensor};
+
+use crate::adam::{AdamConfig, Moments};
+use crate::config::Sampling;
+use crate::devices::Gather;
+use crate::methods::Objective;
+use crate::model::{Group, Model};
+use crate::sampling::Contrast;
+
+/// What one device sees of a step.
+#[derive(Debug)]
+pub struct Slice {
+    /// What is embedded for the queries (rows, hidden).
+    pub queries: Tensor,
+    /// What is embedded for their keys (rows, hidden).
+    pub keys: Tensor,
+    /// Key ids of the whole batch in device order (devices * rows); `None`: collisions count as negatives.
+    pub key_ids: Option<Tensor>,
+}
+
+/// Learning rates of one step.
+#[derive(Debug, Clone, Copy)]
+pub struct Rates {
+    /// For [`Group::Encoder`].
+    pub encoder: f64,
+    /// For [`Group::Quantizer`].
+    pub quantizer: f64,
+}
+
+/// Model and moments of one device.
+#[derive(Debug)]
+pub struct Replica {
+    /// What learns.
+    pub model: Model,
+    /// Of each parameter, in the model's order.
+    pub moments: Vec<Moments>,
+    /// Adam's constants.
+    pub adam: AdamConfig,
+    /// What is minimised.
+    pub objective: Objective,
+    /// Whose keys are contrasted.
+    pub sampling: Sampling,
+}
+
+impl Replica {
+    /// A replica that has taken no step.
+    pub fn new(model: Model, adam: AdamConfig, objective: Objective, sampling: Sampling) -> Self {
+        let moments = model
+            .parameters()
+            .iter()
+            .map(|p| Moments::zero(&p.tensor))
+            .collect();
+        Self {
+            model,
+            moments,
+            adam,
+            objective,
+            sampling,
+        }
+    }
+
+    /// The gradient of the whole batch's loss, the same on every device, and this device's share of the loss.
+    pub fn gradients(&self, gather: &Gather, slice: &Slice) -> Result<(Vec<Tensor>, f64)> {
+        let rows = slice.queries.size()[0];
+        // One pass over the head for both: it is shared.
+        let embedded = self
+            .model
+            .head
+            .forward(&Tensor::cat(&[&slice.queries, &slice.keys], 0));
+        let (q, k) = (embedded.narrow(0, 0, rows), embedded.narrow(0, rows, rows));
+        let contrast = Contrast::new(self.sampling, gather, rows, slice.key_ids.as_ref());
+        let loss = self
+            .objective
+            .loss(&q, &k, self.model.codebook.as_ref(), &contrast)?;
+        let value = loss.detach().to_kind(Kind::Double).double_value(&[]);
+        ensure!(
+            value.is_finite(),
+            "the loss is {value}: the run has diverged; a smaller --lr or a longer --warmup helps"
+        );
+        let parameters = self.model.parameters();
+        let tensors: Vec<&Tensor> = parameters.iter().map(|p| &p.tensor).collect();
+        let own: Vec<Tensor> = Tensor::f_run_backward(&[&loss], &tensors, false, false)?
+            .into_iter()
+            .zip(&tensors)
+            // Codewords that no term of this step uses have no gradient at all.
+            .map(|(gradient, of)| {
+                if gradient.defined() {
+                    gradient
+                } else {
+                    of.zeros_like()
+                }
+            })
+            .collect();
+        if gather.devices() == 1 {
+            return Ok((own, value));
+        }
+        // Summed in device order on every device, so that replicas stay bit-identical.
+        let all = gather.all(&own.iter().collect::<Vec<_>>())?;
+        let summed = (0..own.len())
+            .map(|p| {
+                let mut sum = all[0][p].copy();
+                for device in &all[1..] {
+                    let _ = sum.g_add_(&device[p]);
+                }
+                sum
+            })
+            .collect();
+        Ok((summed, value))
+    }
+
+    /// One step; this device's share of the loss.
+    pub fn step(&mut self, gather: &Gather, slice: &Slice, rates: Rates) -> Result<f64> {
+        let (gradients, value) = self.gradients(gather, slice)?;
+        for ((mut parameter, moments), gradient) in self
+            .model
+            .parameters()
+            .into_iter()
+            .zip(&mut self.moments)
+            .zip(&gradients)
+        {
+            let rate = match parameter.group {
+                Group::Encoder => rates.encoder,
+                Group::Quantizer => rates.quantizer,
+            };
+            self.adam
+                .step(&mut parameter.tensor, moments, gradient, rate);
+        }
+        Ok(value)
+    }
+}
