@@ -1,0 +1,226 @@
+//! Which kernel runs: one detection, a value that proves CPU support.
+
+use super::block::{Entries, ROWS_PER_BLOCK};
+use super::columns::Columns;
+use super::{distance, float, scalar};
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// An instruction set that this CPU was found to have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Kernel(pub(super) Level);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Level {
+    Scalar,
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// Names of all kernels, whether or not this CPU runs them, slowest first.
+const NAMES: [&str; 4] = ["scalar", "portable", "avx2", "avx512"];
+
+impl Kernel {
+    /// The fastest kernel of this CPU, or the one that the environment variable `MOPQDB_KERNEL` names. An
+    /// error if it names none, or one that this CPU can't run. Decided once a process.
+    pub fn detect() -> Result<Self> {
+        static DETECTED: OnceLock<Result<Kernel, String>> = OnceLock::new();
+        DETECTED
+            .get_or_init(|| match std::env::var("MOPQDB_KERNEL") {
+                Ok(name) => Self::named(&name).map_err(|e| format!("MOPQDB_KERNEL: {e}")),
+                Err(std::env::VarError::NotPresent) => Ok(Self::best()),
+                Err(e) => Err(format!("MOPQDB_KERNEL: {e}")),
+            })
+            .clone()
+            .map_err(Error::Invalid)
+    }
+
+    fn best() -> Self {
+        *Self::available().last().expect("scalar is always there")
+    }
+
+    /// The kernel of that name.
+    pub fn named(name: &str) -> Result<Self> {
+        let available = Self::available();
+        if let Some(kernel) = available.iter().find(|k| k.name() == name) {
+            return Ok(*kernel);
+        }
+        let names: Vec<_> = available.iter().map(Kernel::name).collect();
+        Err(Error::invalid(if NAMES.contains(&name) {
+            format!(
+                "this CPU can't run the kernel {name:?}; it runs {}",
+                names.join(", ")
+            )
+        } else {
+            format!(
+                "there is no kernel {name:?}; this CPU runs {}",
+                names.join(", ")
+            )
+        }))
+    }
+
+    /// Every kernel that this CPU runs, slowest first.
+    pub fn available() -> Vec<Self> {
+        #[allow(unused_mut, reason = "other architectures have two")]
+        let mut kernels = vec![Self(Level::Scalar), Self(Level::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            if avx2 {
+                kernels.push(Self(Level::Avx2));
+            }
+            if avx2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vbmi")
+            {
+                kernels.push(Self(Level::Avx512));
+            }
+        }
+        kernels
+    }
+
+    /// Names of the kernels that this CPU can't run.
+    pub fn unavailable() -> Vec<&'static str> {
+        let available = Self::available();
+        NAMES
+            .into_iter()
+            .filter(|name| available.iter().all(|k| k.name() != *name))
+            .collect()
+    }
+
+    /// Its name, as `MOPQDB_KERNEL` takes it.
+    pub fn name(&self) -> &'static str {
+        match self.0 {
+            Level::Scalar => "scalar",
+            Level::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+        }
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Compiles a loop, written once, for each x86-64 level, and calls the one that the kernel stands for.
+macro_rules! by_level {
+    ($kernel:expr, $scalar:path, $body:path, ($($arg:ident: $type:ty),*) $(-> $result:ty)?) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2($($arg: $type),*) $(-> $result)? {
+            $body($($arg),*)
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+        fn avx512($($arg: $type),*) $(-> $result)? {
+            $body($($arg),*)
+        }
+        match $kernel.0 {
+            Level::Scalar => $scalar($($arg),*),
+            Level::Portable => $body($($arg),*),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+            Level::Avx2 => unsafe { avx2($($arg),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { avx512($($arg),*) },
+        }
+    }};
+}
+
+impl Kernel {
+    /// `y = offsets + x V` for each row of `x`: (n, inputs) to (n, outputs).
+    pub(crate) fn affine(self, columns: &Columns, x: &[f32], out: &mut [f32]) {
+        assert!(
+            x.len().is_multiple_of(columns.inputs)
+                && out.len() == x.len() / columns.inputs * columns.outputs
+        );
+        by_level!(self, scalar::affine, float::affine, (columns: &Columns, x: &[f32], out: &mut [f32]))
+    }
+
+    /// `-|x - V_o|^2` for one input and every output.
+    pub(crate) fn negative_distances(self, columns: &Columns, x: &[f32], out: &mut [f32]) {
+        assert!(x.len() == columns.inputs && out.len() == columns.outputs);
+        by_level!(self, scalar::negative_distances, float::negative_distances, (columns: &Columns, x: &[f32], out: &mut [f32]))
+    }
+
+    /// The best output of each subspace: rows (n, subspaces x inputs) to codes (n, subspaces). `Err` is the
+    /// first row with a sum that is not finite.
+    pub(crate) fn assign(
+        self,
+        subspaces: &[Columns],
+        x: &[f32],
+        out: &mut [u8],
+    ) -> Result<(), usize> {
+        let inputs = subspaces[0].inputs;
+        let dim = subspaces.len() * inputs;
+        assert!(x.len().is_multiple_of(dim) && out.len() == x.len() / dim * subspaces.len());
+        assert!(
+            subspaces
+                .iter()
+                .all(|c| c.inputs == inputs && c.outputs <= 256)
+        );
+        let plain = |row: usize, x: &[f32], codes: &mut [u8]| {
+            for ((slice, code), columns) in x.chunks_exact(inputs).zip(codes).zip(subspaces) {
+                *code = scalar::argmax(columns, slice).ok_or(row)?;
+            }
+            Ok::<(), usize>(())
+        };
+        if self.0 == Level::Scalar {
+            for (row, (x, codes)) in x
+                .chunks_exact(dim)
+                .zip(out.chunks_exact_mut(subspaces.len()))
+                .enumerate()
+            {
+                plain(row, x, codes)?;
+            }
+            return Ok(());
+        }
+        by_level!(self, float::assign, float::assign, (subspaces: &[Columns], x: &[f32], out: &mut [u8]));
+        for (row, (x, codes)) in x
+            .chunks_exact(dim)
+            .zip(out.chunks_exact_mut(subspaces.len()))
+            .enumerate()
+        {
+            let finite = x
+                .chunks_exact(inputs)
+                .zip(subspaces)
+                .all(|(slice, columns)| columns.stays_finite(slice));
+            if !finite {
+                plain(row, x, codes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The score of each row (n, dim) for one query.
+    pub(crate) fn similarities(self, metric: Metric, query: &[f32], rows: &[f32], out: &mut [f32]) {
+        assert!(rows.len() == out.len() * query.len());
+        match metric {
+            Metric::L2 => {
+                by_level!(self, distance::plain::<true>, distance::similarities::<true>, (query: &[f32], rows: &[f32], out: &mut [f32]))
+            }
+            Metric::Ip | Metric::Cosine => {
+                by_level!(self, distance::plain::<false>, distance::similarities::<false>, (query: &[f32], rows: &[f32], out: &mut [f32]))
+            }
+        }
+    }
+
+    /// The f32 score of each row of a block.
+    pub(crate) fn scores(self, table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
+        assert_eq!(block.len(), table.block_bytes());
+        scalar::scores(table, block, out);
+    }
+}

@@ -1,0 +1,97 @@
+//! The plain twins: what every kernel must equal, bit for bit. Written to be read.
+
+use super::block::{Bits, Entries, ROWS_PER_BLOCK};
+use super::columns::Columns;
+
+fn sum(columns: &Columns, x: &[f32], output: usize) -> f32 {
+    x.iter()
+        .enumerate()
+        .fold(columns.offsets[output], |sum, (d, value)| {
+            value.mul_add(columns.values[d * columns.stride() + output], sum)
+        })
+}
+
+/// See [`super::float::affine`].
+pub(super) fn affine(columns: &Columns, x: &[f32], out: &mut [f32]) {
+    for (x, out) in x
+        .chunks_exact(columns.inputs)
+        .zip(out.chunks_exact_mut(columns.outputs))
+    {
+        for (o, out) in out.iter_mut().enumerate() {
+            *out = sum(columns, x, o);
+        }
+    }
+}
+
+/// See [`super::float::negative_distances`].
+pub(super) fn negative_distances(columns: &Columns, x: &[f32], out: &mut [f32]) {
+    for (o, out) in out.iter_mut().enumerate() {
+        *out = 0.0
+            - x.iter().enumerate().fold(0.0, |sum: f32, (d, value)| {
+                let difference = value - columns.values[d * columns.stride() + o];
+                difference.mul_add(difference, sum)
+            });
+    }
+}
+
+/// The best output for one slice, or nothing if any sum is not finite.
+pub(super) fn argmax(columns: &Columns, x: &[f32]) -> Option<u8> {
+    let mut best = (0, f32::NEG_INFINITY);
+    for o in 0..columns.outputs {
+        let sum = sum(columns, x, o);
+        if !sum.is_finite() {
+            return None;
+        }
+        if sum > best.1 {
+            best = (o, sum);
+        }
+    }
+    Some(best.0 as u8)
+}
+
+/// The inner product, or minus the squared distance, of two vectors: 16 interleaved sums, then a fixed tree.
+pub(super) fn similarity<const L2: bool>(query: &[f32], row: &[f32]) -> f32 {
+    let mut sums = [0.0f32; 16];
+    for (d, (&q, &v)) in query.iter().zip(row).enumerate() {
+        let sum = &mut sums[d % 16];
+        *sum = if L2 {
+            (q - v).mul_add(q - v, *sum)
+        } else {
+            q.mul_add(v, *sum)
+        };
+    }
+    tree::<L2>(sums)
+}
+
+/// The fixed tree: halves are added until one sum remains. Never -0.
+#[inline(always)]
+pub(super) fn tree<const L2: bool>(mut sums: [f32; 16]) -> f32 {
+    let mut width = 8;
+    while width > 0 {
+        for l in 0..width {
+            sums[l] += sums[l + width];
+        }
+        width /= 2;
+    }
+    if L2 { 0.0 - sums[0] } else { 0.0 + sums[0] }
+}
+
+/// The f32 sums of a block's rows, in subspace order, beginning with 0.
+pub(super) fn scores(table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
+    out.fill(0.0);
+    for m in 0..table.subspaces() {
+        let entries = table.subspace(m);
+        match table.bits {
+            Bits::Eight => {
+                for (sum, code) in out.iter_mut().zip(&block[m * ROWS_PER_BLOCK..]) {
+                    *sum += entries[usize::from(*code)];
+                }
+            }
+            Bits::Four => {
+                for (sum, byte) in out.iter_mut().zip(&block[m / 2 * ROWS_PER_BLOCK..]) {
+                    *sum += entries[usize::from(byte >> (m % 2 * 4) & 15)];
+                }
+            }
+        }
+    }
+}

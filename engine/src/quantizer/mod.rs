@@ -1,0 +1,27 @@
+//! The learned product quantizer: how a vector becomes a code, and how a query scores codes.
+//!
+//! A vector is projected ([`Head`], [`Activation`], rotation), cut into `subspaces` slices, and each slice is
+//! replaced by the number of the codeword that [`Selection`] prefers. A query becomes a [`LookupTable`]; the
+//! score of a code is the sum of one entry a subspace. [`train_pq`] and [`train_opq`] make a [`Quantizer`]
+//! from vectors alone. The loops live in [`crate::kernel`]; what reads the codes is [`crate::scan`].
+//!
+//! The arithmetic is fixed, so that codes and scores are the same on every CPU: each sum runs in dimension
+//! order with fused multiply-add, SIMD lanes run over outputs or codewords, ties go to the lowest codeword.
+
+mod codebook;
+mod fixed;
+mod head;
+mod model;
+mod selection;
+mod shape;
+mod table;
+
+pub use codebook::Codebook;
+pub use head::Head;
+pub use model::{Quantizer, QuantizerBuilder};
+pub use selection::{Activation, QueryMode, Selection};
+pub use shape::{Bits, CodeShape, ROWS_PER_BLOCK};
+pub use table::LookupTable;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,19 @@
+//! The scan: the k best rows for a query, exactly.
+//!
+//! [`Scanner::scan`] reads packed codes ([`BlockSource`]) with a query's
+//! [`LookupTable`](crate::quantizer::LookupTable); [`Scanner::scan_exact`] reads whole vectors
+//! ([`VectorSource`]). The answer is that of the plain f32 sum in subspace order, whatever the kernel, the
+//! number of threads or the split into sources.
+
+mod codes;
+mod scanner;
+mod source;
+mod topk;
+mod vectors;
+
+pub use scanner::Scanner;
+pub use source::{BlockSource, VectorSource, Vectors};
+pub use topk::Found;
+
+#[cfg(test)]
+mod tests;

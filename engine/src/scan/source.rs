@@ -1,0 +1,66 @@
+//! What can be scanned.
+
+use crate::error::Result;
+use std::ops::Range;
+
+/// Packed codes in blocks of 64 rows, as [`CodeShape::pack`](crate::quantizer::CodeShape::pack) lays them out.
+pub trait BlockSource: Sync {
+    /// Rows; the last block is filled up with code 0, which is never returned.
+    fn rows(&self) -> usize;
+
+    /// The bytes of a range of blocks, checked. Called with ascending ranges of some hundred KiB.
+    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]>;
+
+    /// A word a block: a set bit is a row that may be returned, deletions and filter combined. `None`: all may.
+    fn live(&self) -> Option<&[u64]>;
+}
+
+/// Whole vectors, row-major.
+pub trait VectorSource: Sync {
+    /// Rows.
+    fn rows(&self) -> usize;
+
+    /// Values a row.
+    fn dim(&self) -> usize;
+
+    /// A word for 64 rows: a set bit is a row that may be returned. `None`: all may.
+    fn live(&self) -> Option<&[u64]>;
+
+    /// The vectors of a range of rows, checked.
+    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>>;
+}
+
+/// Row-major values, as they are stored.
+#[derive(Debug, Clone, Copy)]
+pub enum Vectors<'a> {
+    /// As given by the user.
+    F32(&'a [f32]),
+    /// An encoder's output.
+    F16(&'a [half::f16]),
+}
+
+impl Vectors<'_> {
+    /// How many values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F16(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Rows of one block that may be returned: alive, and not the padding of the last block.
+pub(super) fn live_rows(live: Option<&[u64]>, rows: usize, block: usize) -> u64 {
+    let inside = rows - block * 64;
+    let present = if inside >= 64 {
+        u64::MAX
+    } else {
+        (1 << inside) - 1
+    };
+    live.map_or(present, |words| words[block] & present)
+}

@@ -1,0 +1,100 @@
+//! The exact scan over whole vectors.
+
+use super::scanner::{Scanner, chunks};
+use super::source::{VectorSource, Vectors, live_rows};
+use super::topk::{Found, SharedThreshold, TopK, merge};
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use half::slice::HalfFloatSliceExt;
+
+/// Rows that a thread takes at a time; a multiple of 64, so that live words belong to one chunk.
+const CHUNK_ROWS: usize = 1024;
+
+struct State {
+    tops: Vec<TopK>,
+    scores: [f32; 64],
+    widened: Vec<f32>,
+}
+
+pub(super) fn scan(
+    scanner: &Scanner,
+    sources: &[&dyn VectorSource],
+    queries: &[f32],
+    metric: Metric,
+    k: usize,
+) -> Result<Vec<Vec<Found>>> {
+    let dim = sources[0].dim();
+    let count = queries.len() / dim;
+    let chunks = chunks(sources.iter().map(|s| s.rows()), CHUNK_ROWS);
+    let shared: Vec<_> = (0..count).map(|_| SharedThreshold::new()).collect();
+    let states = scanner.sweep(
+        &chunks,
+        || State {
+            tops: (0..count).map(|_| TopK::new(k)).collect(),
+            scores: [0.0; 64],
+            widened: vec![0.0; 64 * dim],
+        },
+        |state, chunk| {
+            let source = sources[chunk.source as usize];
+            let vectors = source.rows_at(chunk.range.clone())?;
+            if vectors.len() != chunk.range.len() * dim {
+                return Err(Error::invalid(format!(
+                    "source {} gave {} values for {} rows of {dim}",
+                    chunk.source,
+                    vectors.len(),
+                    chunk.range.len()
+                )));
+            }
+            for (top, shared) in state.tops.iter_mut().zip(&shared) {
+                top.enter(chunk.source, shared.get());
+            }
+            // 64 rows at a time stay in cache while every query meets them.
+            for start in chunk.range.clone().step_by(64) {
+                let n = (chunk.range.end - start).min(64);
+                let live = live_rows(source.live(), source.rows(), start / 64);
+                if live == 0 {
+                    continue;
+                }
+                let at = (start - chunk.range.start) * dim..(start - chunk.range.start + n) * dim;
+                let rows = match vectors {
+                    Vectors::F32(values) => &values[at],
+                    Vectors::F16(values) => {
+                        values[at].convert_to_f32_slice(&mut state.widened[..n * dim]);
+                        &state.widened[..n * dim]
+                    }
+                };
+                for (query, top) in queries.chunks_exact(dim).zip(&mut state.tops) {
+                    let scores = &mut state.scores[..n];
+                    scanner.kernel.similarities(metric, query, rows, scores);
+                    let mut live = live;
+                    while live != 0 {
+                        let row = live.trailing_zeros() as usize;
+                        live &= live - 1;
+                        let score = scores[row];
+                        if !score.is_finite() {
+                            return Err(Error::invalid(format!(
+                                "row {} of source {} has no finite score: query or row is too large",
+                                start + row,
+                                chunk.source
+                            )));
+                        }
+                        if score >= top.cutoff() {
+                            top.push(score, (start + row) as u32);
+                        }
+                    }
+                }
+            }
+            for (top, shared) in state.tops.iter().zip(&shared) {
+                shared.raise(top.threshold());
+            }
+            Ok(())
+        },
+    )?;
+    let mut by_query: Vec<Vec<TopK>> = (0..count).map(|_| Vec::new()).collect();
+    for state in states {
+        for (query, top) in by_query.iter_mut().zip(state.tops) {
+            query.push(top);
+        }
+    }
+    Ok(by_query.into_iter().map(|tops| merge(tops, k)).collect())
+}
