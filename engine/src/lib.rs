@@ -1,10 +1,14 @@
 //! An embedded approximate-nearest-neighbour database whose quantizer learns what its users search for.
 
 mod error;
+pub mod files;
+mod ids;
 pub mod kernel;
 mod metric;
 pub mod quantizer;
 pub mod scan;
+pub mod segment;
 
 pub use error::{Corruption, Error, Result};
+pub use ids::{Generation, LogId, RowId, SegmentId, Seq};
 pub use metric::Metric;

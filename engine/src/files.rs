@@ -1,0 +1,157 @@
+//! The few things the engine does to a disk, behind one small trait, so that tests can record them, fail them, and
+//! replay them half done.
+//!
+//! Every write of the engine goes through [`Files`] (sled's own files apart, which are never the only witness of
+//! anything). A file is written under a temporary name, synced, renamed, and its directory synced; none is ever
+//! rewritten in place, but for logs, which only grow.
+
+use crate::segment::mmap::Mapping;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file system as the engine uses it.
+pub trait Files: Send + Sync + fmt::Debug {
+    /// Makes a new file. An existing one is an error.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
+    /// Gives a synced file its name, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name in the same file system; copies it where that can't be.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a name. A process that has the file open keeps it.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory and all in it.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes a directory and its parents where missing.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes names made or removed in a directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// A whole small file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// An immutable file as memory.
+    fn map(&self, path: &Path) -> io::Result<Mapping>;
+    /// The names in a directory, in order.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+}
+
+/// A file in the making.
+pub trait NewFile: Write + Send {
+    /// Makes everything written durable. After an error nothing is known of what reached the disk: the caller gives
+    /// the file up, and never syncs it again.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// The disk itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Disk {
+    /// Read segments into memory in place of mapping them: slower to open and heavier, but a file that is cut
+    /// short by somebody else while open can't end the process.
+    pub no_mmap: bool,
+}
+
+impl Files for Disk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        Ok(Box::new(DiskFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                fs::copy(from, to)?;
+                File::open(to)?.sync_all()
+            }
+            done => done,
+        }
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        // A directory can be opened and synced on Unix only; elsewhere renames are as durable as they get.
+        if cfg!(unix) {
+            File::open(path)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapping> {
+        let file = File::open(path)?;
+        if self.no_mmap {
+            Mapping::read(&file)
+        } else {
+            Mapping::map(&file)
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            // Our own names are ASCII; another program's odd name is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+struct DiskFile(File);
+
+impl Write for DiskFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl NewFile for DiskFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+/// Where a file is written before it has its name.
+pub fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".tmp");
+    path.with_file_name(name)
+}
+
+/// Writes a small file whole: temporary name, sync, rename, directory sync. It is there whole or not at all.
+pub fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let tmp = temporary(path);
+    match files.remove(&tmp) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = files.create(&tmp)?;
+    file.write_all(bytes)?;
+    file.sync()?;
+    drop(file);
+    files.rename(&tmp, path)?;
+    files.sync_dir(path.parent().unwrap_or(Path::new(".")))
+}

@@ -1,0 +1,64 @@
+//! An immutable file as memory: mapped, or read into aligned memory where mapping is not wanted.
+//!
+//! The one place outside the kernels with `unsafe`: a mapping is only as immutable as its file, and the compiler
+//! can't see that nobody writes to it.
+#![expect(
+    unsafe_code,
+    reason = "mapping a file is unsafe: another process could change it"
+)]
+
+use memmap2::Mmap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Deref;
+
+/// The bytes of an immutable file, at an address that is a multiple of 64.
+#[derive(Debug)]
+pub struct Mapping(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Mapped(Mmap),
+    Read { lines: Vec<Line>, len: usize },
+}
+
+/// A cache line, so that a `Vec` of them is aligned as sections want it.
+#[derive(Debug, Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+impl Mapping {
+    /// Maps a file.
+    pub fn map(file: &File) -> io::Result<Self> {
+        if file.metadata()?.len() == 0 {
+            return Ok(Self(Kind::Read {
+                lines: Vec::new(),
+                len: 0,
+            }));
+        }
+        // SAFETY: mopqdb never writes to, truncates or reuses a file once it has its name (files are made under a
+        // temporary name and renamed; retired ones are unlinked, which leaves mappings whole). That no other
+        // program does so is what a user of mapped files promises; `Options::no_mmap` is for those who can't.
+        let map = unsafe { Mmap::map(file)? };
+        Ok(Self(Kind::Mapped(map)))
+    }
+
+    /// Reads a file into aligned memory.
+    pub fn read(mut file: &File) -> io::Result<Self> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
+        file.read_exact(&mut bytemuck::cast_slice_mut(&mut lines)[..len])?;
+        Ok(Self(Kind::Read { lines, len }))
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Kind::Mapped(map) => map,
+            Kind::Read { lines, len } => &bytemuck::cast_slice(lines)[..*len],
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! A segment on disk.
+
+pub mod mmap;
