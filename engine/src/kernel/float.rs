@@ -147,3 +147,24 @@ pub(super) fn assign(subspaces: &[Columns], x: &[f32], out: &mut [u8]) {
         }
     }
 }
+
+/// The best output of one subspace for rows (n, inputs), with its sum. The sums stay finite.
+#[inline(always)]
+pub(super) fn nearest(columns: &Columns, x: &[f32], codes: &mut [u8], sums: &mut [f32]) {
+    const ROWS: usize = 4;
+    let inputs = columns.inputs;
+    let n = x.len() / inputs;
+    let slice = |row: usize| &x[row * inputs..][..inputs];
+    let mut row = 0;
+    while row + ROWS <= n {
+        let best = argmax::<ROWS>(columns, std::array::from_fn(|r| slice(row + r)));
+        for (r, (codeword, sum)) in best.iter().enumerate() {
+            (codes[row + r], sums[row + r]) = (*codeword as u8, *sum);
+        }
+        row += ROWS;
+    }
+    for row in row..n {
+        let (codeword, sum) = argmax::<1>(columns, [slice(row)])[0];
+        (codes[row], sums[row]) = (codeword as u8, sum);
+    }
+}

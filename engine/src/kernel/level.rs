@@ -205,6 +205,16 @@ impl Kernel {
         Ok(())
     }
 
+    /// The best output for each of n rows (n, inputs), with its sum. Sums are finite: the caller has seen to it.
+    pub(crate) fn nearest(self, columns: &Columns, x: &[f32], codes: &mut [u8], sums: &mut [f32]) {
+        assert!(
+            x.len() == codes.len() * columns.inputs
+                && sums.len() == codes.len()
+                && columns.outputs <= 256
+        );
+        by_level!(self, float::nearest, float::nearest, (columns: &Columns, x: &[f32], codes: &mut [u8], sums: &mut [f32]))
+    }
+
     /// The score of each row (n, dim) for one query.
     pub(crate) fn similarities(self, metric: Metric, query: &[f32], rows: &[f32], out: &mut [f32]) {
         assert!(rows.len() == out.len() * query.len());

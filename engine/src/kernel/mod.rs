@@ -15,7 +15,6 @@ mod distance;
 mod float;
 mod level;
 pub(crate) mod pool;
-#[cfg(test)]
 pub(crate) mod random;
 mod scalar;
 

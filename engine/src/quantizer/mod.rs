@@ -11,7 +11,10 @@
 mod codebook;
 mod fixed;
 mod head;
+mod kmeans;
 mod model;
+mod opq;
+mod pq;
 mod selection;
 mod shape;
 mod table;
@@ -19,9 +22,13 @@ mod table;
 pub use codebook::Codebook;
 pub use head::Head;
 pub use model::{Quantizer, QuantizerBuilder};
+pub use opq::train_opq;
+pub use pq::{TrainPq, Trained, train_pq};
 pub use selection::{Activation, QueryMode, Selection};
 pub use shape::{Bits, CodeShape, ROWS_PER_BLOCK};
 pub use table::LookupTable;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod training_tests;

@@ -1,0 +1,180 @@
+//! Product quantization from vectors alone: k-means in each subspace.
+
+use super::codebook::Codebook;
+use super::kmeans::{KMeans, Machine};
+use super::model::Quantizer;
+use super::shape::CodeShape;
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::kernel::pool::Pool;
+use crate::kernel::random::Random;
+use crate::metric::Metric;
+
+/// How [`train_pq`] and [`train_opq`](super::train_opq) train.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrainPq {
+    /// Codes a row; divides the dimensions.
+    pub subspaces: usize,
+    /// Codewords a subspace, 2 to 256.
+    pub codewords: usize,
+    /// Steps of k-means, or of OPQ's alternation; fewer if nothing changes any more.
+    pub iterations: usize,
+    /// At most this many rows, drawn with the seed, are trained on. 256 a codeword is what is usual; beyond
+    /// it the error falls by well under a percent.
+    pub sample: usize,
+    /// The same seed and rows give the same quantizer, on any number of threads.
+    pub seed: u64,
+    /// Threads; 0 means one for each core.
+    pub threads: usize,
+}
+
+impl Default for TrainPq {
+    fn default() -> Self {
+        Self {
+            subspaces: 8,
+            codewords: 256,
+            iterations: 25,
+            sample: 65_536,
+            seed: 42,
+            threads: 0,
+        }
+    }
+}
+
+/// A quantizer and how its training went.
+#[derive(Debug, Clone)]
+pub struct Trained {
+    /// Ready for use.
+    pub quantizer: Quantizer,
+    /// Mean squared error of a row at each step. Never rises, but by rounding.
+    pub distortions: Vec<f64>,
+    /// Rows that were trained on.
+    pub rows: usize,
+}
+
+/// Learns codewords by k-means in each subspace of `vectors` (n, dim). With fewer rows than codewords each
+/// distinct slice gets its own codeword. Refuses no rows, and rows that are not finite.
+pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) -> Result<Trained> {
+    let setup = Setup::new(vectors, dim, options)?;
+    let n = setup.rows.len() / dim;
+    let mut courses = Vec::with_capacity(options.subspaces);
+    let mut values = Vec::with_capacity(options.codewords * dim);
+    for m in 0..options.subspaces {
+        let slices = slices(&setup.rows, dim, m, setup.sub_dim);
+        let mut means = KMeans::seed(
+            &slices,
+            setup.sub_dim,
+            options.codewords,
+            options.seed ^ (m as u64 + 1),
+        );
+        let mut course = Vec::new();
+        while course.len() < options.iterations {
+            let (distortion, changed) = means.step(&setup.machine, &slices);
+            course.push(distortion / n as f64);
+            if !changed && course.len() > 1 {
+                break;
+            }
+        }
+        courses.push(course);
+        values.extend_from_slice(&means.centroids);
+    }
+    // A subspace that came to rest early counts with its last error from then on.
+    let steps = courses.iter().map(Vec::len).max().unwrap_or(0);
+    let distortions = (0..steps)
+        .map(|step| {
+            courses
+                .iter()
+                .map(|course| course[step.min(course.len() - 1)])
+                .sum()
+        })
+        .collect();
+    let codebook = Codebook::new(setup.shape, setup.sub_dim, values)?;
+    Ok(Trained {
+        quantizer: Quantizer::builder(codebook, metric).build()?,
+        distortions,
+        rows: n,
+    })
+}
+
+/// What PQ and OPQ begin with: options checked, rows sampled.
+pub(super) struct Setup {
+    pub(super) shape: CodeShape,
+    pub(super) sub_dim: usize,
+    /// (rows, dim)
+    pub(super) rows: Vec<f32>,
+    pub(super) machine: Machine,
+}
+
+impl Setup {
+    pub(super) fn new(vectors: &[f32], dim: usize, options: &TrainPq) -> Result<Self> {
+        let shape = CodeShape::new(options.subspaces, options.codewords)?;
+        if dim == 0 || !dim.is_multiple_of(options.subspaces) {
+            return Err(Error::invalid(format!(
+                "{dim} dimensions can't be cut into {} subspaces of one size",
+                options.subspaces
+            )));
+        }
+        if !vectors.len().is_multiple_of(dim) {
+            return Err(Error::invalid(format!(
+                "{} values are no whole number of rows of {dim}",
+                vectors.len()
+            )));
+        }
+        if options.iterations == 0 || options.sample == 0 {
+            return Err(Error::invalid(
+                "training needs an iteration and a sample of at least 1",
+            ));
+        }
+        if vectors.is_empty() {
+            return Err(Error::invalid("there are no rows to train on"));
+        }
+        // Beyond this, squares of differences leave f32.
+        const LARGEST: f32 = 1e15;
+        if let Some(at) = vectors.iter().position(|v| v.is_nan() || v.abs() > LARGEST) {
+            return Err(Error::invalid(format!(
+                "row {} holds {}: training needs finite values of at most {LARGEST:e}",
+                at / dim,
+                vectors[at]
+            )));
+        }
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        Ok(Self {
+            shape,
+            sub_dim: dim / options.subspaces,
+            rows: sample(vectors, dim, options),
+            machine: Machine {
+                kernel: Kernel::detect()?,
+                pool: Pool::new(threads),
+            },
+        })
+    }
+}
+
+/// A seeded choice of rows without repetition, in their order.
+fn sample(vectors: &[f32], dim: usize, options: &TrainPq) -> Vec<f32> {
+    let n = vectors.len() / dim;
+    if n <= options.sample {
+        return vectors.to_vec();
+    }
+    let mut random = Random::new(options.seed);
+    let mut rows = Vec::with_capacity(options.sample * dim);
+    let mut wanted = options.sample;
+    for (i, row) in vectors.chunks_exact(dim).enumerate() {
+        if random.below(n - i) < wanted {
+            rows.extend_from_slice(row);
+            wanted -= 1;
+        }
+    }
+    rows
+}
+
+/// One subspace of every row, (n, sub_dim).
+pub(super) fn slices(rows: &[f32], dim: usize, subspace: usize, sub_dim: usize) -> Vec<f32> {
+    rows.chunks_exact(dim)
+        .flat_map(|row| &row[subspace * sub_dim..][..sub_dim])
+        .copied()
+        .collect()
+}
