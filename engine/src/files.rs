@@ -40,6 +40,11 @@ pub trait NewFile: Write + Send {
     /// Makes everything written durable. After an error nothing is known of what reached the disk: the caller gives
     /// the file up, and never syncs it again.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Takes the permission to write from everybody, for a file that will never change.
+    fn read_only(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The disk itself.
@@ -131,6 +136,16 @@ impl Write for DiskFile {
 impl NewFile for DiskFile {
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn read_only(&mut self) -> io::Result<()> {
+        // Elsewhere than on Unix a read-only file can't be removed.
+        if cfg!(unix) {
+            let mut permissions = self.0.metadata()?.permissions();
+            permissions.set_readonly(true);
+            self.0.set_permissions(permissions)?;
+        }
+        Ok(())
     }
 }
 

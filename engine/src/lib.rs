@@ -2,6 +2,7 @@
 
 mod error;
 pub mod files;
+pub mod format;
 mod ids;
 pub mod kernel;
 mod metric;

@@ -1,3 +1,42 @@
-//! A segment on disk.
+//! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`] and [`Deletions`], their writers
+//! beside them.
+//!
+//! A writer streams into a temporary file; `finish` consumes it, syncs the file and gives it its name. The name is
+//! durable once the caller has synced the directory, which it does once for all files of a commit. A reader checks
+//! frame and lengths when it opens a file, and every other byte before it is served; see [`crate::format`].
 
+mod codes;
+mod deletions;
+mod file;
 pub mod mmap;
+mod names;
+mod output;
+mod rows;
+mod vecs;
+
+pub use codes::{CodeStats, CodesFile, CodesMeta, CodesWriter};
+pub use deletions::Deletions;
+pub use names::{FileName, ShortId};
+pub use rows::{
+    KeyHash, MAX_KEY_BYTES, MAX_TEXT_BYTES, RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary,
+    RowsWriter, ValueRef, Values,
+};
+pub use vecs::{VecsFile, VecsMeta, VecsWriter};
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Stands for every byte of a rows file. Files made from it (vecs, codes) carry it, so that they are never read with
+/// another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RowsHash(pub u64);
+
+impl fmt::Display for RowsHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

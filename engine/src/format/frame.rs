@@ -1,0 +1,343 @@
+//! What frames the sections of every file: header, section table, footer.
+
+use super::{Decode, Encode, FormatError, Put, Take, VERSION, checksum};
+use std::fmt;
+
+const MAGIC: [u8; 8] = *b"\x89MOPQ\r\n\x1a";
+const END: [u8; 8] = *b"\x89MOPQEND";
+
+/// What a file holds: four letters in its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Keys, texts or vectors of a segment.
+    Rows,
+    /// One encoder's output for the texts of a segment.
+    Vecs,
+    /// The codes of a segment under one model.
+    Codes,
+    /// The dead rows of a segment.
+    Deletions,
+    /// A published version record.
+    Manifest,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Rows,
+        Self::Vecs,
+        Self::Codes,
+        Self::Deletions,
+        Self::Manifest,
+    ];
+
+    /// The letters in the header.
+    pub fn letters(self) -> [u8; 4] {
+        match self {
+            Self::Rows => *b"ROWS",
+            Self::Vecs => *b"VECS",
+            Self::Codes => *b"CODE",
+            Self::Deletions => *b"DELS",
+            Self::Manifest => *b"MANI",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.letters().escape_ascii().fmt(f)
+    }
+}
+
+/// A part of a file, by the number that the section table has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Section {
+    /// What the file is about: ids, counts, shapes.
+    Meta = 1,
+    /// The `Seq`s of rows, as runs.
+    Seqs = 2,
+    /// Keys, in blocks.
+    Keys = 3,
+    /// Where the blocks of keys begin, and their checksums.
+    KeyBlocks = 4,
+    /// Where the buckets of the key index begin.
+    KeyBuckets = 5,
+    /// The key index: hashes and rows.
+    KeyEntries = 6,
+    /// Vectors, row-major.
+    Vectors = 7,
+    /// Texts, in compressed blocks.
+    Texts = 8,
+    /// Where the blocks of texts begin, their rows, sizes and checksums.
+    TextBlocks = 9,
+    /// Packed codes.
+    Codes = 10,
+    /// How well the codes fit, and how often each codeword is used.
+    Stats = 11,
+    /// A bit a dead row.
+    Dead = 12,
+    /// A version record.
+    Record = 13,
+}
+
+impl Section {
+    const ALL: [Self; 13] = [
+        Self::Meta,
+        Self::Seqs,
+        Self::Keys,
+        Self::KeyBlocks,
+        Self::KeyBuckets,
+        Self::KeyEntries,
+        Self::Vectors,
+        Self::Texts,
+        Self::TextBlocks,
+        Self::Codes,
+        Self::Stats,
+        Self::Dead,
+        Self::Record,
+    ];
+
+    /// The name in FORMAT.md and in errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Meta => "META",
+            Self::Seqs => "SEQS",
+            Self::Keys => "KEYS",
+            Self::KeyBlocks => "KEY_BLOCKS",
+            Self::KeyBuckets => "KEY_BUCKETS",
+            Self::KeyEntries => "KEY_ENTRIES",
+            Self::Vectors => "VECTORS",
+            Self::Texts => "TEXTS",
+            Self::TextBlocks => "TEXT_BLOCKS",
+            Self::Codes => "CODES",
+            Self::Stats => "STATS",
+            Self::Dead => "DEAD",
+            Self::Record => "RECORD",
+        }
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where the checksums of a section are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Check {
+    /// In CHECKSUMS, one for each 64 KiB; checked when a chunk is first touched.
+    Chunks = 1,
+    /// With the places of its blocks, in another section; checked at each read.
+    Blocks = 2,
+}
+
+/// The first 64 bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the file holds.
+    pub kind: Kind,
+}
+
+impl Header {
+    /// Bytes on disk.
+    pub const LEN: u64 = 64;
+
+    /// The header at the beginning of `file`, which must be of this kind.
+    pub fn read(file: &[u8], kind: Kind) -> Result<Self, FormatError> {
+        if file.len() < Self::LEN as usize {
+            return Err(FormatError::Truncated {
+                section: "HEADER",
+                end: Self::LEN,
+                len: file.len() as u64,
+            });
+        }
+        let header = Self::decode(&mut Take::new("HEADER", 0, &file[..Self::LEN as usize]))?;
+        if header.kind != kind {
+            return Err(FormatError::Kind {
+                found: header.kind.letters(),
+                expected: kind,
+            });
+        }
+        Ok(header)
+    }
+}
+
+impl Encode for Header {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&self.kind.letters());
+        out.put_u32(VERSION);
+        out.extend_from_slice(&[0; 40]);
+        let sum = checksum(&out[start..]);
+        out.put_u64(sum);
+    }
+}
+
+impl Decode for Header {
+    /// Magic, checksum, version, kind, in this order and at these places in every version, so that a version from the
+    /// future is told from a damaged file.
+    fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
+        let bytes: [u8; 64] = fields.array()?;
+        let mut fields = Take::new("HEADER", 0, &bytes);
+        if fields.array()? != MAGIC {
+            return Err(FormatError::NotOurs);
+        }
+        let letters = fields.array()?;
+        let version = fields.u32()?;
+        let rest: [u8; 40] = fields.array()?;
+        let stored = fields.u64()?;
+        let computed = checksum(&bytes[..56]);
+        if stored != computed {
+            return Err(FormatError::Checksum {
+                section: "HEADER",
+                offset: 0,
+                stored,
+                computed,
+            });
+        }
+        if version == 0 || version > VERSION {
+            return Err(FormatError::Version { found: version });
+        }
+        if rest != [0; 40] {
+            return Err(FormatError::Padding {
+                section: "HEADER",
+                offset: 16,
+            });
+        }
+        let Some(kind) = Kind::ALL.into_iter().find(|k| k.letters() == letters) else {
+            return Err(FormatError::malformed(
+                "HEADER",
+                8,
+                format!("unknown kind {}", letters.escape_ascii()),
+            ));
+        };
+        Ok(Self { kind })
+    }
+}
+
+/// One line of the section table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SectionEntry {
+    /// Which section.
+    pub section: Section,
+    /// Where its checksums are.
+    pub check: Check,
+    /// Its first byte in the file.
+    pub offset: u64,
+    /// Its bytes, padding not counted.
+    pub len: u64,
+}
+
+impl SectionEntry {
+    /// Bytes on disk.
+    pub const LEN: u64 = 24;
+}
+
+impl Encode for SectionEntry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.section as u32);
+        out.put_u32(self.check as u32);
+        out.put_u64(self.offset);
+        out.put_u64(self.len);
+    }
+}
+
+impl Decode for SectionEntry {
+    fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
+        let section = fields.u32()?;
+        let Some(section) = Section::ALL.into_iter().find(|s| *s as u32 == section) else {
+            return Err(fields.wrong(format!("there is no section {section}")));
+        };
+        let check = match fields.u32()? {
+            1 => Check::Chunks,
+            2 => Check::Blocks,
+            other => return Err(fields.wrong(format!("{other} is no way to check a section"))),
+        };
+        Ok(Self {
+            section,
+            check,
+            offset: fields.u64()?,
+            len: fields.u64()?,
+        })
+    }
+}
+
+/// The last 64 bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footer {
+    /// The first byte of CHECKSUMS.
+    pub checksums_offset: u64,
+    /// How many checksums.
+    pub checksums: u64,
+    /// The first byte of the section table.
+    pub table_offset: u64,
+    /// How many sections.
+    pub sections: u32,
+    /// Over header, CHECKSUMS and table, and so, through the checksums, over every byte.
+    pub content_hash: u64,
+    /// Bytes of the file.
+    pub file_len: u64,
+}
+
+impl Footer {
+    /// Bytes on disk.
+    pub const LEN: u64 = 64;
+}
+
+impl Encode for Footer {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.put_u64(self.checksums_offset);
+        out.put_u64(self.checksums);
+        out.put_u64(self.table_offset);
+        out.put_u32(self.sections);
+        out.put_u32(VERSION);
+        out.put_u64(self.content_hash);
+        out.put_u64(self.file_len);
+        out.extend_from_slice(&END);
+        let sum = checksum(&out[start..]);
+        out.put_u64(sum);
+    }
+}
+
+impl Decode for Footer {
+    fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
+        let at = fields.clone();
+        let bytes: [u8; 64] = fields.array()?;
+        let mut fields = Take::new("FOOTER", at.offset(), &bytes);
+        let checksums_offset = fields.u64()?;
+        let checksums = fields.u64()?;
+        let table_offset = fields.u64()?;
+        let sections = fields.u32()?;
+        let version = fields.u32()?;
+        let content_hash = fields.u64()?;
+        let file_len = fields.u64()?;
+        let end: [u8; 8] = fields.array()?;
+        let stored = fields.u64()?;
+        let computed = checksum(&bytes[..56]);
+        if stored != computed {
+            return Err(FormatError::Checksum {
+                section: "FOOTER",
+                offset: at.offset(),
+                stored,
+                computed,
+            });
+        }
+        if end != END || version != VERSION {
+            return Err(at.wrong(format!(
+                "a footer of version {version} after a header of {VERSION}"
+            )));
+        }
+        Ok(Self {
+            checksums_offset,
+            checksums,
+            table_offset,
+            sections,
+            content_hash,
+            file_len,
+        })
+    }
+}

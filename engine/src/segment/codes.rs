@@ -1,0 +1,217 @@
+//! The packed codes of a segment under one model, in the order in which the kernels read them.
+
+use super::RowsHash;
+use super::file::SegmentFile;
+use super::names::{FileName, ShortId};
+use super::output::Output;
+use crate::files::Files;
+use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
+use crate::quantizer::{Bits, CodeShape};
+use crate::{Error, Result, SegmentId};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a codes file is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodesMeta {
+    /// The segment.
+    pub segment: SegmentId,
+    /// The rows file whose rows were quantized.
+    pub rows_hash: RowsHash,
+    /// The model, its whole id.
+    pub model: [u8; 32],
+    /// Rows, as many as the rows file has.
+    pub rows: u32,
+    /// Subspaces and codewords.
+    pub shape: CodeShape,
+}
+
+impl CodesMeta {
+    /// Blocks of 64 rows; the last may have fewer, and is then filled with code 0.
+    pub fn blocks(&self) -> usize {
+        self.shape.blocks(self.rows as usize)
+    }
+
+    /// Bytes of STATS: two numbers, then one a codeword.
+    fn stats_len(&self) -> u64 {
+        16 + 4 * (self.shape.subspaces() * self.shape.codewords()) as u64
+    }
+
+    fn name(&self) -> FileName {
+        FileName::Codes(self.segment, ShortId::of(&self.model))
+    }
+}
+
+fn bits(shape: CodeShape) -> u32 {
+    match shape.bits() {
+        Bits::Four => 4,
+        Bits::Eight => 8,
+    }
+}
+
+impl Encode for CodesMeta {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.segment.0);
+        out.put_u64(self.rows_hash.0);
+        out.extend_from_slice(&self.model);
+        out.put_u32(self.rows);
+        out.put_u32(self.shape.subspaces() as u32);
+        out.put_u32(self.shape.codewords() as u32);
+        out.put_u32(bits(self.shape));
+    }
+}
+
+impl Decode for CodesMeta {
+    fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
+        let segment = SegmentId(fields.u64()?);
+        let rows_hash = RowsHash(fields.u64()?);
+        let model = fields.array()?;
+        let rows = fields.u32()?;
+        let (subspaces, codewords, found) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let shape = CodeShape::new(subspaces as usize, codewords as usize);
+        let Some(shape) = shape.ok().filter(|&shape| bits(shape) == found) else {
+            return Err(fields.wrong(format!(
+                "{subspaces} subspaces of {codewords} codewords in {found} bits"
+            )));
+        };
+        Ok(Self {
+            segment,
+            rows_hash,
+            model,
+            rows,
+            shape,
+        })
+    }
+}
+
+/// How well the codes of a segment fit, for seeing drift.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodeStats {
+    /// Sum over `count` rows of the squared distance between a row and what its code stands for.
+    pub squared_error: f64,
+    /// Rows that were measured.
+    pub count: u64,
+    /// How often each codeword is used: (subspaces, codewords).
+    pub usage: Vec<u32>,
+}
+
+impl Encode for CodeStats {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.squared_error.to_bits());
+        out.put_u64(self.count);
+        self.usage.iter().for_each(|&uses| out.put_u32(uses));
+    }
+}
+
+impl Decode for CodeStats {
+    fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
+        let squared_error = f64::from_bits(fields.u64()?);
+        let count = fields.u64()?;
+        let usage = (0..fields.left() / 4).map(|_| fields.u32());
+        Ok(Self {
+            squared_error,
+            count,
+            usage: usage.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Writes a codes file, block after block.
+pub struct CodesWriter {
+    output: Output,
+    meta: CodesMeta,
+}
+
+impl CodesWriter {
+    /// Begins a file. `path` is where it will be once finished.
+    pub fn create(files: Arc<dyn Files>, path: &Path, meta: CodesMeta) -> Result<Self> {
+        let mut output = Output::create(files, path, Kind::Codes)?;
+        output.begin(Section::Codes, Check::Chunks)?;
+        Ok(Self { output, meta })
+    }
+
+    /// Appends whole blocks, packed.
+    pub fn push_blocks(&mut self, blocks: &[u8]) -> Result<()> {
+        assert_eq!(
+            blocks.len() % self.meta.shape.block_bytes(),
+            0,
+            "whole blocks are pushed"
+        );
+        self.output.write(blocks)
+    }
+
+    /// Syncs the file and gives it its name; the caller syncs the directory.
+    pub fn finish(mut self, stats: &CodeStats) -> Result<Written> {
+        let Self { output, meta } = &mut self;
+        let blocks = output.section_len() / meta.shape.block_bytes() as u64;
+        assert_eq!(blocks, meta.blocks() as u64, "every row has codes");
+        let cells = meta.shape.subspaces() * meta.shape.codewords();
+        assert_eq!(stats.usage.len(), cells, "usage is (subspaces, codewords)");
+        output.section(Section::Stats, Check::Chunks, &stats.encoded())?;
+        output.section(Section::Meta, Check::Chunks, &meta.encoded())?;
+        self.output.finish()
+    }
+}
+
+/// The packed codes of a segment under one model, read in place.
+#[derive(Debug)]
+pub struct CodesFile {
+    file: SegmentFile,
+    meta: CodesMeta,
+    codes: Part,
+}
+
+impl CodesFile {
+    /// Opens a file, checking its frame and lengths.
+    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+        let file = SegmentFile::open(files, path, Kind::Codes)?;
+        let meta: CodesMeta = file.decode(Section::Meta)?;
+        file.expect_name(meta.name())?;
+        let codes = file.sized(
+            Section::Codes,
+            (meta.blocks() as u64).checked_mul(meta.shape.block_bytes() as u64),
+        )?;
+        file.sized(Section::Stats, Some(meta.stats_len()))?;
+        Ok(Self { file, meta, codes })
+    }
+
+    /// What the file is about.
+    pub fn meta(&self) -> &CodesMeta {
+        &self.meta
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Its bytes on disk.
+    pub fn file_len(&self) -> u64 {
+        self.file.container().file_len()
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.meta.rows as usize
+    }
+
+    /// How well the codes fit.
+    pub fn stats(&self) -> Result<CodeStats> {
+        self.file.decode(Section::Stats)
+    }
+
+    /// A range of blocks, packed, 64-byte aligned. Panics if the range is not within the blocks.
+    #[inline]
+    pub fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
+        let count = self.meta.blocks();
+        assert!(blocks.end <= count, "blocks {blocks:?} of {count}");
+        let bytes = self.meta.shape.block_bytes();
+        (self.file).chunked(&self.codes, blocks.start * bytes..blocks.end * bytes)
+    }
+
+    /// Reads everything and tells what is damaged.
+    pub fn verify(&self) -> Vec<Error> {
+        self.file.damaged_chunks()
+    }
+}

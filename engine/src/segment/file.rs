@@ -1,0 +1,104 @@
+//! A container of which the path is known: format's errors get their file here.
+
+use super::mmap::Mapping;
+use super::names::FileName;
+use crate::files::Files;
+use crate::format::{Check, Container, Decode, FormatError, Kind, Part, Section, Take};
+use crate::{Error, Result};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug)]
+pub(super) struct SegmentFile {
+    path: PathBuf,
+    container: Container<Mapping>,
+}
+
+impl SegmentFile {
+    pub(super) fn open(files: &dyn Files, path: &Path, kind: Kind) -> Result<Self> {
+        let bytes = files.map(path).map_err(Error::io("opening", path))?;
+        let container = Container::open(bytes, kind).map_err(|e| e.at(path))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            container,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn container(&self) -> &Container<Mapping> {
+        &self.container
+    }
+
+    /// Turns an error of the format into one of this file.
+    #[cold]
+    pub(super) fn wrong(&self, error: FormatError) -> Error {
+        error.at(&self.path)
+    }
+
+    pub(super) fn part(&self, section: Section, check: Check) -> Result<Part> {
+        (self.container.part(section, check)).map_err(|e| self.wrong(e))
+    }
+
+    /// A section checked by chunks, of just so many bytes.
+    pub(super) fn sized(&self, section: Section, len: Option<u64>) -> Result<Part> {
+        let part = self.part(section, Check::Chunks)?;
+        part.expect_len(len).map_err(|e| self.wrong(e))?;
+        Ok(part)
+    }
+
+    /// All of a section checked by chunks, as fields.
+    pub(super) fn decode<T: Decode>(&self, section: Section) -> Result<T> {
+        let part = self.part(section, Check::Chunks)?;
+        let decode = || {
+            let mut fields = Take::new(section.name(), part.offset(), self.container.whole(&part)?);
+            let value = T::decode(&mut fields)?;
+            fields.end()?;
+            Ok(value)
+        };
+        decode().map_err(|e| self.wrong(e))
+    }
+
+    #[inline]
+    pub(super) fn chunked(&self, part: &Part, range: Range<usize>) -> Result<&[u8]> {
+        (self.container.chunked(part, range)).map_err(|e| self.wrong(e))
+    }
+
+    /// Part of a section as numbers in place. Sections and mappings are aligned for any of them.
+    #[inline]
+    pub(super) fn numbers<T: bytemuck::AnyBitPattern>(
+        &self,
+        part: &Part,
+        range: Range<usize>,
+    ) -> Result<&[T]> {
+        let width = size_of::<T>();
+        let bytes = self.chunked(part, range.start * width..range.end * width)?;
+        Ok(bytemuck::cast_slice(bytes))
+    }
+
+    #[inline]
+    pub(super) fn block(&self, part: &Part, range: Range<usize>, sum: u64) -> Result<&[u8]> {
+        (self.container.block(part, range, sum)).map_err(|e| self.wrong(e))
+    }
+
+    /// A file under the name of another is as wrong as a damaged one: its bytes are not those that the name stands
+    /// for. A name that is none of ours promises nothing.
+    pub(super) fn expect_name(&self, holds: FileName) -> Result<()> {
+        match FileName::of(&self.path) {
+            Some(name) if name != holds => {
+                let what = format!("the file holds what {holds} should");
+                Err(Error::corrupt(&self.path, Section::Meta.name(), 0, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every damaged chunk.
+    pub(super) fn damaged_chunks(&self) -> Vec<Error> {
+        let mut damage = Vec::new();
+        (self.container).check_chunks(&mut |error| damage.push(self.wrong(error)));
+        damage
+    }
+}

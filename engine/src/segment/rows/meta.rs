@@ -1,0 +1,133 @@
+//! What a rows file is about.
+
+use crate::format::{Decode, Encode, FormatError, Put, Take};
+use crate::segment::RowsHash;
+use crate::{Generation, Metric, SegmentId, Seq};
+
+/// What the rows of a segment hold beside their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// Texts, to be encoded.
+    Texts,
+    /// Ready-made vectors (normalised, if the metric is cosine).
+    Vectors {
+        /// Numbers a row.
+        dim: u32,
+    },
+}
+
+/// What a rows file is about, as known before its rows are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowsMeta {
+    /// The segment.
+    pub segment: SegmentId,
+    /// The version that will be the first to name it.
+    pub version: Generation,
+    /// What the rows hold.
+    pub values: Values,
+    /// How they are compared.
+    pub metric: Metric,
+    /// The segments whose living rows these are: the inputs of a compaction, for `repair` to know them by.
+    pub replaces: Vec<SegmentId>,
+}
+
+/// What a rows file holds, as known once it is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowsSummary {
+    /// Rows.
+    pub rows: u32,
+    /// The first and the last `Seq`, if there are rows.
+    pub seqs: Option<(Seq, Seq)>,
+    /// Bytes of all keys.
+    pub key_bytes: u64,
+    /// Bytes of all texts or vectors, uncompressed.
+    pub value_bytes: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Stands for every byte of the file.
+    pub hash: RowsHash,
+}
+
+/// The META section: both together, but for what the frame of the file tells.
+pub(super) struct Meta {
+    pub(super) about: RowsMeta,
+    pub(super) rows: u32,
+    pub(super) seqs: Option<(Seq, Seq)>,
+    pub(super) key_bytes: u64,
+    pub(super) value_bytes: u64,
+}
+
+impl Encode for Meta {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (values, dim) = match self.about.values {
+            Values::Texts => (1, 0),
+            Values::Vectors { dim } => (2, dim),
+        };
+        let (first, last) = self.seqs.unwrap_or_default();
+        out.put_u64(self.about.segment.0);
+        out.put_u64(self.about.version.0);
+        out.put_u32(self.rows);
+        out.put_u32(values);
+        out.put_u32(dim);
+        out.put_u32(match self.about.metric {
+            Metric::Ip => 1,
+            Metric::Cosine => 2,
+            Metric::L2 => 3,
+        });
+        out.put_u64(first.0);
+        out.put_u64(last.0);
+        out.put_u64(self.key_bytes);
+        out.put_u64(self.value_bytes);
+        out.put_u32(0); // order: by Seq
+        out.put_u32(self.about.replaces.len() as u32);
+        for segment in &self.about.replaces {
+            out.put_u64(segment.0);
+        }
+    }
+}
+
+impl Decode for Meta {
+    fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
+        let segment = SegmentId(fields.u64()?);
+        let version = Generation(fields.u64()?);
+        let rows = fields.u32()?;
+        let values = match (fields.u32()?, fields.u32()?) {
+            (1, 0) => Values::Texts,
+            (2, dim) if dim > 0 => Values::Vectors { dim },
+            (values, dim) => {
+                return Err(fields.wrong(format!("values of sort {values}, of {dim} dimensions")));
+            }
+        };
+        let metric = match fields.u32()? {
+            1 => Metric::Ip,
+            2 => Metric::Cosine,
+            3 => Metric::L2,
+            other => return Err(fields.wrong(format!("{other} is no metric"))),
+        };
+        let (first, last) = (Seq(fields.u64()?), Seq(fields.u64()?));
+        // Ascending and distinct, so there are at least as many numbers in the range as rows.
+        let room = last.0.checked_sub(first.0);
+        if room.is_none_or(|room| room < u64::from(rows.saturating_sub(1))) {
+            return Err(fields.wrong(format!("{rows} rows of Seq {first} to {last}")));
+        }
+        let key_bytes = fields.u64()?;
+        let value_bytes = fields.u64()?;
+        fields.zero_u32()?;
+        let replaces = fields.u32()?;
+        let replaces = (0..replaces).map(|_| fields.u64().map(SegmentId));
+        let replaces = replaces.collect::<Result<_, _>>()?;
+        Ok(Self {
+            about: RowsMeta {
+                segment,
+                version,
+                values,
+                metric,
+                replaces,
+            },
+            rows,
+            seqs: (rows > 0).then_some((first, last)),
+            key_bytes,
+            value_bytes,
+        })
+    }
+}

@@ -1,0 +1,218 @@
+//! Reading a rows file in place.
+
+use super::cursor::RowsCursor;
+use super::index::{Index, KeyHash};
+use super::keys::Keys;
+use super::meta::{Meta, RowsMeta, RowsSummary, Values};
+use super::seqs::Seqs;
+use super::texts::{Texts, decompressor};
+use crate::files::Files;
+use crate::format::{Kind, Part, Section};
+use crate::segment::RowsHash;
+use crate::segment::file::SegmentFile;
+use crate::segment::names::FileName;
+use crate::{Error, Result, RowId, Seq};
+use std::ops::Range;
+use std::path::Path;
+
+/// The rows of a segment, read in place. Nothing is held in memory by the row.
+///
+/// Functions of a row panic if it is not one of the file's.
+#[derive(Debug)]
+pub struct RowsFile {
+    pub(super) file: SegmentFile,
+    about: RowsMeta,
+    summary: RowsSummary,
+    pub(super) seqs: Seqs,
+    pub(super) keys: Keys,
+    index: Index,
+    pub(super) values: ValuesPart,
+}
+
+#[derive(Debug)]
+pub(super) enum ValuesPart {
+    Texts(Texts),
+    Vectors { part: Part, dim: usize },
+}
+
+impl RowsFile {
+    /// Opens a file, checking its frame and lengths.
+    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+        let file = SegmentFile::open(files, path, Kind::Rows)?;
+        let meta: Meta = file.decode(Section::Meta)?;
+        file.expect_name(FileName::Rows(meta.about.segment))?;
+        let rows = meta.rows;
+        let values = match meta.about.values {
+            Values::Texts => ValuesPart::Texts(Texts::open(&file, rows)?),
+            Values::Vectors { dim } => {
+                let len = (u64::from(rows) * u64::from(dim)).checked_mul(4);
+                let part = file.sized(Section::Vectors, len)?;
+                let dim = dim as usize;
+                ValuesPart::Vectors { part, dim }
+            }
+        };
+        let summary = RowsSummary {
+            rows,
+            seqs: meta.seqs,
+            key_bytes: meta.key_bytes,
+            value_bytes: meta.value_bytes,
+            file_bytes: file.container().file_len(),
+            hash: RowsHash(file.container().content_hash()),
+        };
+        Ok(Self {
+            seqs: Seqs::open(&file, rows)?,
+            keys: Keys::open(&file, rows)?,
+            index: Index::open(&file, rows)?,
+            values,
+            about: meta.about,
+            summary,
+            file,
+        })
+    }
+
+    /// What the file is about.
+    pub fn meta(&self) -> &RowsMeta {
+        &self.about
+    }
+
+    /// What the file holds: what its writer's `finish` returned.
+    pub fn summary(&self) -> &RowsSummary {
+        &self.summary
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.summary.rows as usize
+    }
+
+    /// Stands for every byte of the file.
+    pub fn hash(&self) -> RowsHash {
+        self.summary.hash
+    }
+
+    /// When a row was accepted.
+    pub fn seq(&self, row: RowId) -> Result<Seq> {
+        self.expect_row(row);
+        self.seqs.seq(&self.file, row)
+    }
+
+    /// The row accepted then.
+    pub fn find_seq(&self, seq: Seq) -> Result<Option<RowId>> {
+        self.seqs.find(&self.file, seq)
+    }
+
+    /// The row of a key; the last one, should there be several.
+    pub fn find(&self, key: &str) -> Result<Option<RowId>> {
+        self.find_hashed(KeyHash::of(key), key)
+    }
+
+    /// The row of a key of which the hash is known.
+    pub fn find_hashed(&self, hash: KeyHash, key: &str) -> Result<Option<RowId>> {
+        self.index.find(&self.file, &self.keys, hash, key)
+    }
+
+    /// The rows whose key begins with `prefix`, in order. Reads all keys.
+    pub fn rows_with_prefix(&self, prefix: &str) -> Result<Vec<RowId>> {
+        self.keys.with_prefix(&self.file, prefix)
+    }
+
+    /// The key of a row.
+    pub fn key(&self, row: RowId) -> Result<&str> {
+        self.expect_row(row);
+        let block = self.keys.block_of(&self.file, row)?;
+        self.keys.in_block(&self.file, block, row.0)
+    }
+
+    /// The text of a row, `None` in a segment of vectors.
+    pub fn text(&self, row: RowId) -> Result<Option<String>> {
+        self.expect_row(row);
+        let ValuesPart::Texts(texts) = &self.values else {
+            return Ok(None);
+        };
+        let mut decompressor = decompressor(self.path())?;
+        let block = texts.block_of(&self.file, row, &mut decompressor)?;
+        let text = texts.in_block(&self.file, &block, row.0)?;
+        Ok(Some(text.to_owned()))
+    }
+
+    /// Numbers a vector, `None` in a segment of texts.
+    pub fn dim(&self) -> Option<usize> {
+        match &self.values {
+            ValuesPart::Vectors { dim, .. } => Some(*dim),
+            ValuesPart::Texts(_) => None,
+        }
+    }
+
+    /// The vector of a row. Panics in a segment of texts.
+    pub fn vector(&self, row: RowId) -> Result<&[f32]> {
+        let row = row.0 as usize;
+        self.vectors(row..row + 1)
+    }
+
+    /// Vectors of a range of rows: (rows, dim), 4-byte aligned. Panics in a segment of texts.
+    #[inline]
+    pub fn vectors(&self, rows: Range<usize>) -> Result<&[f32]> {
+        let ValuesPart::Vectors { part, dim } = &self.values else {
+            panic!("a segment of texts has its vectors in vecs files");
+        };
+        assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
+        (self.file).numbers(part, rows.start * dim..rows.end * dim)
+    }
+
+    /// Reads rows in order.
+    pub fn cursor(&self) -> RowsCursor<'_> {
+        self.cursor_at(0..self.rows())
+    }
+
+    /// Reads some rows in order.
+    pub fn cursor_at(&self, rows: Range<usize>) -> RowsCursor<'_> {
+        assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
+        RowsCursor::new(self, rows.start as u32..rows.end as u32)
+    }
+
+    /// Reads everything and tells what is damaged: every chunk, or, if they are whole, the first thing amiss in what
+    /// they say.
+    pub fn verify(&self) -> Vec<Error> {
+        let damage = self.file.damaged_chunks();
+        if !damage.is_empty() {
+            return damage;
+        }
+        self.verify_rows().err().into_iter().collect()
+    }
+
+    fn verify_rows(&self) -> Result<()> {
+        self.seqs.verify(&self.file, self.summary.seqs)?;
+        self.index.verify(&self.file)?;
+        let (mut key_bytes, mut value_bytes) = (0, 0);
+        let mut cursor = self.cursor();
+        while let Some(row) = cursor.next()? {
+            key_bytes += row.key.len() as u64;
+            value_bytes += row.value.bytes();
+            // A key may be there twice, its last row found; never less than the row at hand.
+            if self.find(row.key)? < Some(row.row) {
+                let what = format!("row {} is not found by its key", row.row);
+                let section = Section::KeyEntries.name();
+                return Err(Error::corrupt(self.path(), section, 0, what));
+            }
+        }
+        let counted = (key_bytes, value_bytes);
+        if counted != (self.summary.key_bytes, self.summary.value_bytes) {
+            let what = format!("{key_bytes} bytes of keys, {value_bytes} of values were found");
+            return Err(Error::corrupt(self.path(), Section::Meta.name(), 0, what));
+        }
+        Ok(())
+    }
+
+    fn expect_row(&self, row: RowId) {
+        assert!(
+            row.0 < self.summary.rows,
+            "row {row} of {}",
+            self.summary.rows
+        );
+    }
+}

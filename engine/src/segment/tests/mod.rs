@@ -1,0 +1,120 @@
+//! What the files of a segment promise, whole and damaged.
+
+mod damage;
+mod round_trip;
+
+use super::*;
+use crate::files::Disk;
+use crate::files::Files;
+use crate::quantizer::CodeShape;
+use crate::{Generation, Metric, SegmentId, Seq};
+use half::f16;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const DISK: Disk = Disk { no_mmap: false };
+const SEGMENT: SegmentId = SegmentId(7);
+
+fn disk() -> Arc<dyn Files> {
+    Arc::new(DISK)
+}
+
+fn about(values: Values) -> RowsMeta {
+    RowsMeta {
+        segment: SEGMENT,
+        version: Generation(3),
+        values,
+        metric: Metric::Cosine,
+        replaces: vec![SegmentId(2), SegmentId(5)],
+    }
+}
+
+/// Every other numbers of a small generator, for values that need not be good.
+fn numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        state >> 33
+    }
+}
+
+fn write_texts(dir: &Path, rows: &[(Seq, String, String)]) -> (PathBuf, RowsSummary) {
+    let path = FileName::Rows(SEGMENT).within(dir);
+    let mut writer = RowsWriter::create(disk(), &path, about(Values::Texts)).unwrap();
+    for (seq, key, text) in rows {
+        writer.push_text(*seq, key, text).unwrap();
+    }
+    (path.clone(), writer.finish().unwrap())
+}
+
+fn write_vectors(dir: &Path, dim: u32, rows: &[(Seq, String, Vec<f32>)]) -> (PathBuf, RowsSummary) {
+    let path = FileName::Rows(SEGMENT).within(dir);
+    let values = Values::Vectors { dim };
+    let mut writer = RowsWriter::create(disk(), &path, about(values)).unwrap();
+    for (seq, key, vector) in rows {
+        writer.push_vector(*seq, key, vector).unwrap();
+    }
+    (path.clone(), writer.finish().unwrap())
+}
+
+fn write_vecs(dir: &Path, rows: u32, dim: u32) -> PathBuf {
+    let encoder = std::array::from_fn(|i| i as u8 + 100);
+    let path = FileName::Vecs(SEGMENT, ShortId::of(&encoder)).within(dir);
+    let meta = VecsMeta {
+        segment: SEGMENT,
+        rows_hash: RowsHash(0x1234_5678_9abc_def0),
+        encoder,
+        rows,
+        dim,
+    };
+    let mut writer = VecsWriter::create(disk(), &path, meta).unwrap();
+    for row in 0..rows {
+        let vector: Vec<f16> = (0..dim)
+            .map(|i| f16::from_f32((row * dim + i) as f32))
+            .collect();
+        writer.push(&vector).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+fn code_stats(meta: &CodesMeta) -> CodeStats {
+    CodeStats {
+        squared_error: 12.5,
+        count: u64::from(meta.rows),
+        usage: (0..(meta.shape.subspaces() * meta.shape.codewords()) as u32).collect(),
+    }
+}
+
+fn write_codes(dir: &Path, rows: u32, subspaces: usize, codewords: usize) -> PathBuf {
+    let model = std::array::from_fn(|i| i as u8);
+    let path = FileName::Codes(SEGMENT, ShortId::of(&model)).within(dir);
+    let meta = CodesMeta {
+        segment: SEGMENT,
+        rows_hash: RowsHash(0x1234_5678_9abc_def0),
+        model,
+        rows,
+        shape: CodeShape::new(subspaces, codewords).unwrap(),
+    };
+    let mut writer = CodesWriter::create(disk(), &path, meta).unwrap();
+    for block in 0..meta.blocks() {
+        let bytes: Vec<u8> = (0..meta.shape.block_bytes())
+            .map(|i| (block * 31 + i) as u8)
+            .collect();
+        writer.push_blocks(&bytes).unwrap();
+    }
+    writer.finish(&code_stats(&meta)).unwrap();
+    path
+}
+
+fn write_deletions(dir: &Path, rows: u32) -> (PathBuf, Deletions) {
+    let mut deletions = Deletions::none(SEGMENT, Generation(9), rows);
+    for row in (0..rows).filter(|row| row % 3 == 1) {
+        assert!(deletions.insert(crate::RowId(row)));
+    }
+    let path = deletions.name().within(dir);
+    deletions.write(disk(), &path).unwrap();
+    (path, deletions)
+}
