@@ -107,7 +107,11 @@ impl Decode for Meta {
         let (first, last) = (Seq(fields.u64()?), Seq(fields.u64()?));
         // Ascending and distinct, so there are at least as many numbers in the range as rows.
         let room = last.0.checked_sub(first.0);
-        if room.is_none_or(|room| room < u64::from(rows.saturating_sub(1))) {
+        let enough = match rows {
+            0 => (first, last) == (Seq(0), Seq(0)),
+            rows => room.is_some_and(|room| room >= u64::from(rows) - 1),
+        };
+        if !enough {
             return Err(fields.wrong(format!("{rows} rows of Seq {first} to {last}")));
         }
         let key_bytes = fields.u64()?;

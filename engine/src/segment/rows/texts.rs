@@ -9,8 +9,9 @@ use std::io;
 use std::path::Path;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// A block is closed once it has so many bytes. Larger ones compress a little better, and cost more to read one text.
-const BLOCK_BYTES: usize = 32 * 1024;
+/// A block has at most so many bytes, but for a longer text, which has one to itself. Larger ones compress a little
+/// better, but a hit reads one text and pays for its whole block.
+const BLOCK_BYTES: usize = 16 * 1024;
 const LEVEL: i32 = 3;
 /// What compresses better than this is stored as it is, so that a small hostile file can't ask for much memory.
 const MAX_RATIO: u64 = 128;

@@ -4,6 +4,7 @@ use super::*;
 use crate::format::{CHUNK, Check, Decode, Encode, Footer, Header, SectionEntry, Take, checksum};
 use crate::{Error, Result, RowId};
 use std::fs;
+use std::io::Write;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Everything that the readers tell of a file, each as they were asked for it.
@@ -22,6 +23,7 @@ impl Sample {
         let dir = tempfile::tempdir().unwrap();
         let path = write(dir.path());
         let bytes = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap(); // it is read-only; from here on it is rewritten at will
         let sample = Self {
             bytes,
             path,
@@ -58,9 +60,14 @@ impl Sample {
     }
 
     fn ask(&self, bytes: &[u8]) -> Answers {
-        // No reader has the file open: a new one takes its place.
-        let _ = fs::remove_file(&self.path);
-        fs::write(&self.path, bytes).unwrap();
+        // No reader has the file open. Written over, not cut and written: a quarter of the time.
+        let mut over = fs::OpenOptions::new();
+        over.write(true).create(true).truncate(false);
+        let mut file = over.open(&self.path).unwrap();
+        file.write_all(bytes).unwrap();
+        if file.metadata().unwrap().len() != bytes.len() as u64 {
+            file.set_len(bytes.len() as u64).unwrap();
+        }
         (self.ask)(&self.path)
     }
 
@@ -87,11 +94,15 @@ fn ask_rows(path: &Path) -> Answers {
     let mut answers = vec![Ok(format!("{:?} {:?}", file.meta(), file.summary()))];
     let mut say = |answer: Result<String>| answers.push(answer);
     say(file.rows_with_prefix("k1").map(|rows| format!("{rows:?}")));
-    for i in 0..80 {
+    for i in [0, 1, 5, 8, 9, 11, 17, 25, 64, 69, 70, 85] {
         say(file.find(&format!("k{i}")).map(|row| format!("{row:?}")));
         say(file.find_seq(Seq(i)).map(|row| format!("{row:?}")));
     }
-    for row in (0..file.rows() as u32).map(RowId) {
+    let last = file.rows().saturating_sub(3) as u32;
+    for row in (0..file.rows() as u32)
+        .filter(|&row| row < 4 || row >= last || row == 40)
+        .map(RowId)
+    {
         say(file.seq(row).map(|seq| seq.to_string()));
         say(file.key(row).map(str::to_owned));
         say(file.text(row).map(|text| format!("{text:?}")));
@@ -211,7 +222,7 @@ fn damage_is_told_with_file_section_and_offset() {
         ("VECTORS", 64)
     );
     // What does not need the damaged bytes is still answered.
-    assert!(answers.iter().filter(|answer| answer.is_ok()).count() > 200);
+    assert!(answers.iter().filter(|answer| answer.is_ok()).count() > 30);
 }
 
 /// Gives a header whose bytes were changed a checksum that agrees.

@@ -1,6 +1,7 @@
 //! What the files of a segment promise, whole and damaged.
 
 mod damage;
+mod fixtures;
 mod round_trip;
 
 use super::*;

@@ -59,7 +59,7 @@ fn seqs(gaps: impl IntoIterator<Item = u64>) -> Vec<Seq> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn texts_come_back(
@@ -111,7 +111,7 @@ fn long_texts_long_keys_and_every_character_come_back() {
         ));
     }
     for c in (0..0x11_0000u32)
-        .step_by(13)
+        .step_by(199)
         .chain(0..256)
         .filter_map(char::from_u32)
     {
