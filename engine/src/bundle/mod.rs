@@ -1,0 +1,39 @@
+//! A model on disk: a directory of plain files that says how texts become vectors and vectors become codes.
+//!
+//! ```text
+//! manifest.json         what there is and how it is used; name, length and hash of each file; a checksum of itself
+//! encoder.onnx          token ids and mask to hidden states (query_encoder.onnx if the towers differ)
+//! tokenizer.json        text to token ids
+//! tensors.safetensors   the quantizer: codebook, head, rotation, keys, bilinear
+//! ```
+//!
+//! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or, for
+//! ready-made vectors that are searched exactly, neither. It never changes: its [`ModelId`] is the hash of what it
+//! computes with.
+
+#[cfg(feature = "onnx-write")]
+mod from_weights;
+mod id;
+mod manifest;
+mod open;
+mod tensors;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "onnx-write")]
+pub use from_weights::{WRITER_VERSION, bundle_from_weights, make_default_bundle};
+pub use id::{EncoderId, ModelId};
+pub use manifest::{
+    ActivationName, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest, QuantizerSpec,
+    QueryName, SelectionName, TENSORS_FILE,
+};
+pub use open::Bundle;
+pub use writer::BundleWriter;
+
+/// A tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions, cosine), kept in this
+/// crate's sources for tests and examples. Texts that share words are near each other in it.
+pub fn tiny_bundle() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/tiny")
+}

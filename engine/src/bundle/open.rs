@@ -1,0 +1,305 @@
+//! Opening a bundle: everything but the encoder's own files is checked before it is used; those when first loaded.
+
+use super::id::{EncoderId, ModelId, to_hex};
+use super::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
+use super::tensors;
+use crate::encoder::{Encoder, EncoderOptions};
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use crate::quantizer::Quantizer;
+use sha2::{Digest as _, Sha256};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A model on disk: an immutable directory of plain files, named by what is in it. Cheap to clone.
+#[derive(Clone)]
+pub struct Bundle(Arc<Opened>);
+
+struct Opened {
+    dir: PathBuf,
+    manifest: Manifest,
+    model_id: ModelId,
+    encoder_id: EncoderId,
+    quantizer: Option<Quantizer>,
+    /// Loaded when first asked for, then shared.
+    encoder: Mutex<Option<Arc<dyn Encoder>>>,
+}
+
+impl std::fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bundle({}, {:?})", self.dir().display(), self.model_id())
+    }
+}
+
+impl Bundle {
+    /// Opens a bundle: the manifest and the quantizer's tensors are read and checked, and every file is there with its
+    /// length. The encoder's files are hashed when it is first loaded, by [`encoder`](Self::encoder).
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref().to_path_buf();
+        let path = dir.join(MANIFEST_FILE);
+        if !dir.is_dir() {
+            return Err(Error::Model(format!(
+                "{} is not a bundle: there is no such directory",
+                dir.display()
+            )));
+        }
+        let bytes = match read_plain(&path, MAX_MANIFEST_BYTES) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::Model(format!(
+                    "{} is not a bundle: it holds no {MANIFEST_FILE}",
+                    dir.display()
+                )));
+            }
+            other => other?,
+        };
+        let manifest = Manifest::decode(&path, &bytes)?;
+        for entry in &manifest.files {
+            let path = dir.join(&entry.name);
+            let found = fs::symlink_metadata(&path).map_err(Error::io("opening", &path))?;
+            check_plain(&path, &found)?;
+            check_length(&path, found.len(), entry)?;
+        }
+        let quantizer = match (&manifest.quantizer, manifest.file(TENSORS_FILE)) {
+            (Some(spec), Some(entry)) => {
+                let bytes = read_checked(&dir, entry)?;
+                Some(tensors::decode(
+                    &dir.join(TENSORS_FILE),
+                    &bytes,
+                    &manifest,
+                    spec,
+                )?)
+            }
+            _ => None,
+        };
+        Ok(Self(Arc::new(Opened {
+            model_id: manifest.model_id(),
+            encoder_id: manifest.encoder_id(),
+            dir,
+            manifest,
+            quantizer,
+            encoder: Mutex::new(None),
+        })))
+    }
+
+    /// Where the bundle is.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+
+    /// What the bundle is made of.
+    pub fn manifest(&self) -> &Manifest {
+        &self.0.manifest
+    }
+
+    /// Encoder and quantizer, by content.
+    pub fn model_id(&self) -> ModelId {
+        self.0.model_id
+    }
+
+    /// What turns texts into vectors, by content.
+    pub fn encoder_id(&self) -> EncoderId {
+        self.0.encoder_id
+    }
+
+    /// How queries and keys are compared.
+    pub fn metric(&self) -> Metric {
+        self.0.manifest.metric
+    }
+
+    /// Whether texts can be encoded, or ready-made vectors are given.
+    pub fn has_encoder(&self) -> bool {
+        self.0.manifest.encoder.is_some()
+    }
+
+    /// The width of the stored vectors.
+    pub fn input_dim(&self) -> usize {
+        self.0.manifest.input_dim
+    }
+
+    /// The quantizer, if the bundle has one.
+    pub fn quantizer(&self) -> Result<Option<Quantizer>> {
+        Ok(self.0.quantizer.clone())
+    }
+
+    /// The encoder, if the bundle has one: loaded on the first call with [`EncoderOptions::default`], then shared.
+    pub fn encoder(&self) -> Result<Option<Arc<dyn Encoder>>> {
+        self.encoder_with(&EncoderOptions::default())
+    }
+
+    /// The encoder, loaded with the given options if it isn't loaded yet.
+    pub fn encoder_with(&self, options: &EncoderOptions) -> Result<Option<Arc<dyn Encoder>>> {
+        if !self.has_encoder() {
+            return Ok(None);
+        }
+        let mut shared = self
+            .0
+            .encoder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if shared.is_none() {
+            *shared = Some(self.load_encoder(options)?);
+        }
+        Ok(shared.clone())
+    }
+
+    #[cfg(feature = "onnx")]
+    fn load_encoder(&self, options: &EncoderOptions) -> Result<Arc<dyn Encoder>> {
+        use crate::encoder::{EncoderFiles, OnnxEncoder};
+        let manifest = &self.0.manifest;
+        let spec = manifest
+            .encoder
+            .as_ref()
+            .expect("the caller saw that there is one");
+        let graph = |name: &str| -> Result<Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>> {
+            let file = self.keep_open(name)?;
+            Ok(Box::new(move || file.read()))
+        };
+        let files = EncoderFiles {
+            graph: graph(&spec.graph)?,
+            query_graph: spec.query_graph.as_deref().map(graph).transpose()?,
+            tokenizer: self.keep_open(&spec.tokenizer)?.read()?,
+        };
+        let encoder = OnnxEncoder::load(spec, files, options).map_err(|error| match error {
+            Error::Model(what) => Error::Model(format!("{}: {what}", self.0.dir.display())),
+            other => other,
+        })?;
+        if encoder.dim() != manifest.input_dim {
+            return Err(Error::Model(format!(
+                "{}: the encoder gives {} dimensions, the manifest says {}",
+                self.0.dir.display(),
+                encoder.dim(),
+                manifest.input_dim
+            )));
+        }
+        Ok(Arc::new(encoder))
+    }
+
+    #[cfg(not(feature = "onnx"))]
+    fn load_encoder(&self, _options: &EncoderOptions) -> Result<Arc<dyn Encoder>> {
+        Err(Error::Missing {
+            what: "this build of mopqdb has no encoder".into(),
+            remedy: "build it with the feature `onnx`, or give ready-made vectors".into(),
+        })
+    }
+
+    /// An encoder's file, open for as long as it may be needed, even if the bundle is removed meanwhile.
+    #[cfg(feature = "onnx")]
+    fn keep_open(&self, name: &str) -> Result<KeptFile> {
+        let entry = self
+            .0
+            .manifest
+            .file(name)
+            .expect("Manifest::check saw each file listed")
+            .clone();
+        let path = self.0.dir.join(name);
+        let found = fs::symlink_metadata(&path).map_err(Error::io("opening", &path))?;
+        check_plain(&path, &found)?;
+        let file = File::open(&path).map_err(Error::io("opening", &path))?;
+        let file = Mutex::new(file);
+        Ok(KeptFile { file, path, entry })
+    }
+
+    /// Reads and hashes every file: for `verify`. What [`open`](Self::open) leaves for later is done here.
+    pub fn verify(&self) -> Result<()> {
+        for entry in &self.0.manifest.files {
+            read_checked(&self.0.dir, entry)?;
+        }
+        Ok(())
+    }
+}
+
+/// A file of a bundle, kept open and checked at each read.
+#[cfg(feature = "onnx")]
+struct KeptFile {
+    /// One reader at a time: they share the position.
+    file: Mutex<File>,
+    path: PathBuf,
+    entry: FileEntry,
+}
+
+#[cfg(feature = "onnx")]
+impl KeptFile {
+    fn read(&self) -> Result<Vec<u8>> {
+        use std::io::{Seek as _, SeekFrom};
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(0))
+            .map_err(Error::io("reading", &self.path))?;
+        let bytes = read_up_to(&file, &self.path, self.entry.bytes)?;
+        check_contents(&self.path, &bytes, &self.entry)?;
+        Ok(bytes)
+    }
+}
+
+/// Reads one listed file and compares length and hash.
+fn read_checked(dir: &Path, entry: &FileEntry) -> Result<Vec<u8>> {
+    let path = dir.join(&entry.name);
+    let bytes = read_plain(&path, entry.bytes)?;
+    check_contents(&path, &bytes, entry)?;
+    Ok(bytes)
+}
+
+fn check_contents(path: &Path, bytes: &[u8], entry: &FileEntry) -> Result<()> {
+    check_length(path, bytes.len() as u64, entry)?;
+    let found = to_hex(&Sha256::digest(bytes));
+    if found != entry.sha256 {
+        let detail = format!("its sha256 is {found}, the manifest says {}", entry.sha256);
+        return Err(Error::corrupt(path, "contents", 0, detail));
+    }
+    Ok(())
+}
+
+/// Reads a regular file of at most `limit` bytes.
+fn read_plain(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let found = fs::symlink_metadata(path).map_err(Error::io("opening", path))?;
+    check_plain(path, &found)?;
+    let file = File::open(path).map_err(Error::io("opening", path))?;
+    read_up_to(&file, path, limit)
+}
+
+fn read_up_to(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let len = file.metadata().map_err(Error::io("reading", path))?.len();
+    let mut bytes = Vec::with_capacity(len.min(limit) as usize + 1);
+    // One byte more than allowed, to see that there is more.
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(Error::io("reading", path))?;
+    if bytes.len() as u64 > limit {
+        return Err(Error::corrupt(
+            path,
+            "contents",
+            limit,
+            format!("it has more than {limit} bytes"),
+        ));
+    }
+    Ok(bytes)
+}
+
+fn check_plain(path: &Path, found: &fs::Metadata) -> Result<()> {
+    if found.is_file() {
+        return Ok(());
+    }
+    let what = if found.is_symlink() {
+        "a symbolic link"
+    } else {
+        "no regular file"
+    };
+    Err(Error::Model(format!(
+        "{} is {what}; a bundle holds plain files only",
+        path.display()
+    )))
+}
+
+fn check_length(path: &Path, found: u64, entry: &FileEntry) -> Result<()> {
+    if found == entry.bytes {
+        return Ok(());
+    }
+    let detail = format!("it has {found} bytes, the manifest says {}", entry.bytes);
+    Err(Error::corrupt(
+        path,
+        "contents",
+        found.min(entry.bytes),
+        detail,
+    ))
+}

@@ -1,0 +1,336 @@
+//! What a bundle promises, on bundles without an encoder; those with one are tested with the encoder.
+
+use super::*;
+use crate::encoder::EncoderSpec;
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::quantizer::{Activation, CodeShape, Codebook, Head, Quantizer, QueryMode, Selection};
+use std::fs;
+use std::path::Path;
+
+/// Values without pattern, from a counter: no randomness is needed here.
+fn values(n: usize, salt: u32) -> Vec<f32> {
+    let spread = |i: u32| (i.wrapping_mul(2_654_435_761) ^ salt.wrapping_mul(40_503)) >> 8;
+    (0..n as u32)
+        .map(|i| spread(i + 1) as f32 / (1 << 23) as f32 - 1.0)
+        .collect()
+}
+
+/// Every part that a quantizer can have: 6 numbers in, 4 after the head, 2 subspaces of 4 codewords.
+fn quantizer(selection: Selection, query: QueryMode) -> Quantizer {
+    let codebook = Codebook::new(CodeShape::new(2, 4).unwrap(), 2, values(16, 1)).unwrap();
+    let head = Head::new(4, 6, values(24, 2), Some(values(4, 3))).unwrap();
+    Quantizer::builder(codebook, Metric::Ip)
+        .head(Some(head))
+        .activation(Activation::Elu)
+        .rotation(Some(values(16, 4)))
+        .selection(selection)
+        .query_mode(query)
+        .build()
+        .unwrap()
+}
+
+fn codes(quantizer: &Quantizer) -> Vec<u8> {
+    let mut codes = vec![0; 32 * 2];
+    quantizer.quantize(&values(32 * 6, 9), &mut codes).unwrap();
+    codes
+}
+
+#[test]
+fn a_quantizer_comes_back_as_it_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let selections = [
+        Selection::L2,
+        Selection::Cosine,
+        Selection::Product,
+        Selection::Bilinear { w: values(4, 5) },
+        Selection::Keys {
+            keys: values(16, 6),
+        },
+    ];
+    let mut ids = Vec::new();
+    for (n, selection) in selections.into_iter().enumerate() {
+        for (m, query) in [QueryMode::Plain, QueryMode::Soft { temperature: 0.1 }]
+            .into_iter()
+            .enumerate()
+        {
+            let written = quantizer(selection.clone(), query);
+            let place = dir.path().join(format!("{n}-{m}"));
+            let bundle = BundleWriter::new(&place)
+                .method("mopq")
+                .quantizer(&written)
+                .training(serde_json::json!({"seed": 7, "text": "größer"}))
+                .finish()
+                .unwrap();
+            let bundle = Bundle::open(bundle.dir()).unwrap();
+            let read = bundle.quantizer().unwrap().unwrap();
+            assert_eq!(codes(&read), codes(&written));
+            assert_eq!(read.query_mode(), written.query_mode());
+            assert_eq!(read.selection(), written.selection());
+            assert_eq!(read.head(), written.head());
+            assert_eq!((bundle.input_dim(), bundle.metric()), (6, Metric::Ip));
+            assert!(!bundle.has_encoder() && bundle.encoder().unwrap().is_none());
+            ids.push(bundle.model_id());
+        }
+    }
+    let all = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(
+        ids.len(),
+        all,
+        "models that compute differently have different ids"
+    );
+}
+
+#[test]
+fn the_id_is_of_the_content_not_of_the_place_or_the_story() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, seed: u32| {
+        BundleWriter::new(dir.path().join(name))
+            .quantizer(&quantizer(Selection::L2, QueryMode::Plain))
+            .training(serde_json::json!({ "seed": seed }))
+            .finish()
+            .unwrap()
+            .model_id()
+    };
+    assert_eq!(write("one", 1), write("two", 2));
+}
+
+#[test]
+fn a_bundle_may_hold_only_the_width_of_ready_made_vectors() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = |name: &str, metric, dim| {
+        let place = dir.path().join(name);
+        let bundle = BundleWriter::new(place)
+            .metric(metric)
+            .vectors(dim)
+            .finish()
+            .unwrap();
+        assert!(bundle.quantizer().unwrap().is_none() && !bundle.has_encoder());
+        bundle.encoder_id()
+    };
+    let one = id("one", Metric::L2, 64);
+    assert_eq!(one, id("same", Metric::L2, 64));
+    assert_ne!(one, id("wider", Metric::L2, 65));
+    assert_ne!(one, id("cosine", Metric::Cosine, 64));
+    // A quantizer for such vectors keeps their encoder id, so that stored rows stay usable.
+    let base = Bundle::open(dir.path().join("one")).unwrap();
+    let codebook = Codebook::new(CodeShape::new(8, 4).unwrap(), 8, values(8 * 4 * 8, 1)).unwrap();
+    let trained = Quantizer::builder(codebook, Metric::L2).build().unwrap();
+    let place = dir.path().join("trained");
+    let bundle = BundleWriter::new(place)
+        .encoder_from(&base)
+        .quantizer(&trained)
+        .finish()
+        .unwrap();
+    assert_eq!(bundle.encoder_id(), base.encoder_id());
+    assert_ne!(bundle.model_id(), base.model_id());
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused_and_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let quantizer = quantizer(Selection::L2, QueryMode::Plain);
+    let place = dir.path().join("b");
+    let wrong_metric = BundleWriter::new(&place)
+        .metric(Metric::L2)
+        .quantizer(&quantizer);
+    assert!(matches!(wrong_metric.finish(), Err(Error::Model(_))));
+    let wrong_width = BundleWriter::new(&place).vectors(7).quantizer(&quantizer);
+    assert!(matches!(wrong_width.finish(), Err(Error::Model(_))));
+    assert!(
+        matches!(BundleWriter::new(&place).finish(), Err(Error::Model(_))),
+        "no width at all"
+    );
+    let no_files = BundleWriter::new(&place).encoder(EncoderSpec::bert(256), 384, []);
+    assert!(matches!(no_files.finish(), Err(Error::Model(_))));
+    let outside = [("../x".to_string(), vec![1])];
+    let mut spec = EncoderSpec::bert(256);
+    spec.graph = "../x".into();
+    assert!(
+        BundleWriter::new(&place)
+            .encoder(spec, 384, outside)
+            .finish()
+            .is_err()
+    );
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "nothing half-written stays"
+    );
+    fs::create_dir(&place).unwrap();
+    let there = BundleWriter::new(&place).quantizer(&quantizer).finish();
+    assert!(
+        matches!(there, Err(Error::Invalid(_))),
+        "an existing place is not touched"
+    );
+}
+
+/// A small bundle whose every bit can be flipped.
+fn small(dir: &Path) -> Bundle {
+    BundleWriter::new(dir.join("b"))
+        .method("mopq")
+        .quantizer(&quantizer(
+            Selection::Keys {
+                keys: values(16, 6),
+            },
+            QueryMode::Soft { temperature: 0.5 },
+        ))
+        .finish()
+        .unwrap()
+}
+
+fn rewrite(path: &Path, bytes: &[u8]) {
+    let _ = fs::remove_file(path);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = small(dir.path());
+    for name in [MANIFEST_FILE, TENSORS_FILE] {
+        let path = bundle.dir().join(name);
+        let bytes = fs::read(&path).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            rewrite(&path, &flipped);
+            assert!(Bundle::open(bundle.dir()).is_err(), "bit {bit} of {name}");
+        }
+        rewrite(&path, &bytes);
+    }
+    assert_eq!(
+        Bundle::open(bundle.dir()).unwrap().model_id(),
+        bundle.model_id()
+    );
+}
+
+#[test]
+fn a_file_of_any_other_length_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = small(dir.path());
+    for name in [MANIFEST_FILE, TENSORS_FILE] {
+        let path = bundle.dir().join(name);
+        let bytes = fs::read(&path).unwrap();
+        for len in 0..bytes.len() {
+            rewrite(&path, &bytes[..len]);
+            assert!(Bundle::open(bundle.dir()).is_err(), "{name} cut to {len}");
+        }
+        for more in [1, 7, 4096] {
+            rewrite(&path, &[&bytes[..], &vec![0; more]].concat());
+            assert!(
+                Bundle::open(bundle.dir()).is_err(),
+                "{name} with {more} zeros more"
+            );
+        }
+        rewrite(&path, &bytes);
+    }
+}
+
+/// Seals a manifest of someone who means harm.
+fn hostile(dir: &Path, change: impl FnOnce(&mut Manifest)) -> crate::error::Result<Bundle> {
+    let bundle = small(dir);
+    let mut manifest = bundle.manifest().clone();
+    change(&mut manifest);
+    rewrite(&bundle.dir().join(MANIFEST_FILE), &manifest.encode());
+    let opened = Bundle::open(bundle.dir());
+    fs::remove_dir_all(bundle.dir()).unwrap();
+    opened
+}
+
+#[test]
+fn a_hostile_manifest_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |change: &dyn Fn(&mut Manifest)| {
+        let error = hostile(dir.path(), change).unwrap_err();
+        assert!(!matches!(error, Error::Io { .. }), "{error}");
+    };
+    hostile(dir.path(), |_| ()).expect("unchanged, it opens");
+    for name in [
+        "../tensors",
+        "/etc/passwd",
+        "a/b",
+        "..",
+        "",
+        ".x",
+        "a\\b",
+        "manifest.json",
+        "a\0b",
+    ] {
+        refused(&|m| m.files[0].name = name.into());
+    }
+    refused(&|m| m.files.push(m.files[0].clone()));
+    refused(&|m| m.files[0].sha256 = "0".repeat(63));
+    refused(&|m| m.files[0].bytes = u64::MAX);
+    refused(&|m| m.files[0].bytes += 1);
+    refused(&|m| m.files.clear());
+    refused(&|m| m.input_dim = 0);
+    refused(&|m| m.input_dim = usize::MAX);
+    refused(&|m| m.input_dim = 7);
+    refused(&|m| m.quantizer.as_mut().unwrap().subspaces = 0);
+    refused(&|m| m.quantizer.as_mut().unwrap().subspaces = 3);
+    refused(&|m| m.quantizer.as_mut().unwrap().codewords = 257);
+    refused(&|m| m.quantizer.as_mut().unwrap().dim = usize::MAX);
+    refused(&|m| m.quantizer.as_mut().unwrap().temperature = None);
+    refused(&|m| m.quantizer.as_mut().unwrap().temperature = Some(-1.0));
+    refused(&|m| m.quantizer.as_mut().unwrap().selection = SelectionName::L2);
+    refused(&|m| m.quantizer = None);
+    refused(&|m| m.version = 0);
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = hostile(dir.path(), |m| m.version = 9).unwrap_err();
+    assert!(matches!(error, Error::Incompatible { .. }));
+    assert!(error.to_string().contains("version 9"), "{error}");
+}
+
+#[test]
+fn what_is_no_bundle_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    for (place, word) in [("nowhere", "no such directory"), (".", "manifest.json")] {
+        let error = Bundle::open(dir.path().join(place)).unwrap_err();
+        assert!(
+            matches!(error, Error::Model(_)) && error.to_string().contains(word),
+            "{error}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_symbolic_link_in_a_bundle_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = small(dir.path());
+    for name in [MANIFEST_FILE, TENSORS_FILE] {
+        let path = bundle.dir().join(name);
+        let away = dir.path().join(name);
+        fs::rename(&path, &away).unwrap();
+        std::os::unix::fs::symlink(&away, &path).unwrap();
+        let error = Bundle::open(bundle.dir()).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        fs::remove_file(&path).unwrap();
+        fs::rename(&away, &path).unwrap();
+    }
+    Bundle::open(bundle.dir()).unwrap();
+}
+
+#[test]
+fn a_value_that_is_not_finite_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = small(dir.path());
+    let path = bundle.dir().join(TENSORS_FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    rewrite(&path, &bytes);
+    let mut manifest = bundle.manifest().clone();
+    let hash = <sha2::Sha256 as sha2::Digest>::digest(&bytes);
+    manifest.files[0].sha256 = super::id::to_hex(&hash);
+    rewrite(&bundle.dir().join(MANIFEST_FILE), &manifest.encode());
+    let error = Bundle::open(bundle.dir()).unwrap_err();
+    assert!(error.to_string().contains("NaN"), "{error}");
+}

@@ -1,0 +1,105 @@
+//! Which texts go through the graph together: those of like length, so that little is padding.
+
+/// Texts are sorted by length inside a window of so many: enough to find neighbours of like length, few enough that the
+/// runtime soon has work.
+pub(super) const WINDOW: usize = 2048;
+
+/// The most tokens of a batch, padding included. More does not run faster, and activations grow with it.
+const BATCH_TOKENS: usize = 2048;
+
+/// The most texts of a batch.
+const BATCH_TEXTS: usize = 64;
+
+/// Texts that go through the graph together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Where each text stands among those of the caller.
+    pub(super) places: Vec<usize>,
+    /// (texts, width), padded with zeros.
+    pub(super) ids: Vec<u32>,
+    /// (texts): tokens that are no padding.
+    pub(super) lens: Vec<usize>,
+    /// Tokens of the longest text.
+    pub(super) width: usize,
+}
+
+impl Batch {
+    /// Texts in this batch.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A batch of these texts, in this order.
+    fn of(texts: &[(usize, Vec<u32>)]) -> Self {
+        let width = texts.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0);
+        let mut batch = Self {
+            places: Vec::with_capacity(texts.len()),
+            ids: vec![0; texts.len() * width],
+            lens: Vec::with_capacity(texts.len()),
+            width,
+        };
+        for ((place, ids), row) in texts.iter().zip(batch.ids.chunks_exact_mut(width)) {
+            row[..ids.len()].copy_from_slice(ids);
+            batch.places.push(*place);
+            batch.lens.push(ids.len());
+        }
+        batch
+    }
+}
+
+/// Cuts a window of tokenized texts into batches, the longest first: a batch that takes long does not come last.
+pub(super) fn batches(mut texts: Vec<(usize, Vec<u32>)>) -> Vec<Batch> {
+    // By place among equals, so that the same texts always make the same batches.
+    texts.sort_by(|(a_place, a), (b_place, b)| b.len().cmp(&a.len()).then(a_place.cmp(b_place)));
+    let mut cut = Vec::new();
+    let mut rest = &texts[..];
+    while let Some((_, longest)) = rest.first() {
+        let fit = (BATCH_TOKENS / longest.len().max(1))
+            .clamp(1, BATCH_TEXTS)
+            .min(rest.len());
+        let (batch, others) = rest.split_at(fit);
+        cut.push(Batch::of(batch));
+        rest = others;
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_is_in_one_batch_with_its_tokens() {
+        let text = |place: usize| (place, vec![place as u32 + 1; 1 + place * 37 % 300]);
+        let texts: Vec<_> = (0..500).map(text).collect();
+        let cut = batches(texts.clone());
+        let mut seen = vec![false; texts.len()];
+        for batch in &cut {
+            assert!(
+                batch.len() <= BATCH_TEXTS
+                    && (batch.len() == 1 || batch.len() * batch.width <= BATCH_TOKENS)
+            );
+            for ((&place, &len), row) in batch
+                .places
+                .iter()
+                .zip(&batch.lens)
+                .zip(batch.ids.chunks(batch.width))
+            {
+                assert_eq!(row[..len], texts[place].1[..]);
+                assert!(row[len..].iter().all(|&id| id == 0));
+                assert!(!std::mem::replace(&mut seen[place], true));
+            }
+        }
+        assert!(seen.into_iter().all(|seen| seen));
+        let padded: usize = cut.iter().map(|batch| batch.ids.len()).sum();
+        let tokens: usize = texts.iter().map(|(_, ids)| ids.len()).sum();
+        assert!(padded * 100 <= tokens * 110, "{padded} padded of {tokens}");
+    }
+
+    #[test]
+    fn one_text_longer_than_a_batch_is_a_batch() {
+        let cut = batches(vec![(0, vec![1; BATCH_TOKENS * 2]), (1, vec![1; 3])]);
+        assert_eq!(cut.len(), 2);
+        assert!(batches(Vec::new()).is_empty());
+    }
+}

@@ -1,0 +1,237 @@
+//! The encoder that runs an ONNX model: tokenize, batch, ONNX Runtime, pool, normalise.
+
+mod batch;
+mod inspect;
+mod runtime;
+mod session;
+mod tokenize;
+
+#[cfg(test)]
+mod tests;
+
+pub use inspect::inspect;
+pub use runtime::locate_onnxruntime;
+pub use session::{GraphInfo, Port};
+
+use super::{Encoder, EncoderOptions, EncoderSpec};
+use crate::error::{Error, Result};
+use batch::{Batch, WINDOW, batches};
+use crossbeam::channel;
+use session::{Graph, GraphSource};
+use tokenize::SideTokenizer;
+
+/// Where an encoder's files come from. Graphs are asked for again whenever another session is made.
+pub struct EncoderFiles {
+    /// Gives the graph of the keys, and of the queries where they have none of their own.
+    pub graph: Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>,
+    /// Gives the graph of the queries, if the towers differ.
+    pub query_graph: Option<Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>>,
+    /// `tokenizer.json`.
+    pub tokenizer: Vec<u8>,
+}
+
+impl EncoderFiles {
+    /// Files that are already in memory.
+    pub fn from_bytes(graph: Vec<u8>, tokenizer: Vec<u8>) -> Self {
+        Self {
+            graph: Box::new(move || Ok(graph.clone())),
+            query_graph: None,
+            tokenizer,
+        }
+    }
+}
+
+/// Runs an ONNX model. `Send + Sync`: queries of several threads run at once, on a small pool of sessions.
+pub struct OnnxEncoder {
+    dim: usize,
+    key: Tower,
+    /// None where queries go the way of keys.
+    query: Option<Tower>,
+}
+
+/// The way of one side's texts.
+struct Tower {
+    tokenizer: SideTokenizer,
+    /// Shared by both sides where the towers don't differ.
+    graph: std::sync::Arc<Graph>,
+}
+
+impl OnnxEncoder {
+    /// Loads ONNX Runtime, if it isn't yet, the graph and the tokenizer, and checks that they fit the spec.
+    pub fn load(spec: &EncoderSpec, files: EncoderFiles, options: &EncoderOptions) -> Result<Self> {
+        spec.check()?;
+        let graph = |source: GraphSource| -> Result<std::sync::Arc<Graph>> {
+            let inspected: GraphSource = Box::new(move || {
+                let bytes = source()?;
+                inspect(&bytes)?;
+                Ok(bytes)
+            });
+            Graph::load(spec, options, inspected).map(std::sync::Arc::new)
+        };
+        // Half of the time to the first vector is ONNX Runtime's, a quarter the tokenizer's: side by side.
+        let (tokenizers, key_graph) = std::thread::scope(|scope| {
+            let tokenizers = scope.spawn(|| -> Result<_> {
+                let key = SideTokenizer::load(&files.tokenizer, &spec.key)?;
+                let same = spec.key == spec.query && files.query_graph.is_none();
+                let query = (!same)
+                    .then(|| SideTokenizer::load(&files.tokenizer, &spec.query))
+                    .transpose()?;
+                Ok((key, query))
+            });
+            let key_graph = graph(files.graph);
+            (
+                tokenizers
+                    .join()
+                    .expect("a panic of the tokenizer was caught"),
+                key_graph,
+            )
+        });
+        let ((key_tokenizer, query_tokenizer), key_graph) = (tokenizers?, key_graph?);
+        let query_graph = files.query_graph.map(graph).transpose()?;
+        let key = Tower {
+            tokenizer: key_tokenizer,
+            graph: key_graph.clone(),
+        };
+        let query = query_tokenizer.map(|tokenizer| Tower {
+            tokenizer,
+            graph: query_graph.unwrap_or(key_graph),
+        });
+        let dim = key.dim()?;
+        if let Some(other) = query.as_ref().map(Tower::dim).transpose()?
+            && other != dim
+        {
+            return Err(Error::Model(format!(
+                "keys get {dim} dimensions and queries {other}; they must be the same"
+            )));
+        }
+        Ok(Self { dim, key, query })
+    }
+
+    /// What the graph of the keys takes and gives.
+    pub fn graph_info(&self) -> &GraphInfo {
+        self.key.graph.info()
+    }
+
+    /// Tokens of the vocabulary.
+    pub fn vocabulary(&self) -> usize {
+        self.key.tokenizer.vocabulary()
+    }
+}
+
+impl Encoder for OnnxEncoder {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn encode_keys(&self, texts: &[&str]) -> Result<Vec<f32>> {
+        self.key.encode(texts, self.dim)
+    }
+
+    fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>> {
+        self.query
+            .as_ref()
+            .unwrap_or(&self.key)
+            .encode(texts, self.dim)
+    }
+}
+
+impl Tower {
+    /// The width of the vectors: as the graph says, or as it gives for one text.
+    fn dim(&self) -> Result<usize> {
+        match self.graph.static_dim() {
+            Some(dim) => Ok(dim),
+            None => {
+                let tokens = vec![(0, self.tokenizer.ids("a")?)];
+                Ok(self.graph.run(&batches(tokens)[0])?.len())
+            }
+        }
+    }
+
+    fn encode(&self, texts: &[&str], dim: usize) -> Result<Vec<f32>> {
+        let mut vectors = vec![0.0; texts.len() * dim];
+        let mut place = |batch: &Batch, made: &[f32]| -> Result<()> {
+            if made.len() != batch.len() * dim {
+                return Err(Error::Model(format!(
+                    "the encoder gave {} dimensions, before {dim}",
+                    made.len() / batch.len()
+                )));
+            }
+            for (&place, vector) in batch.places.iter().zip(made.chunks_exact(dim)) {
+                vectors[place * dim..][..dim].copy_from_slice(vector);
+            }
+            Ok(())
+        };
+        if texts.len() <= 1 || self.graph.max_sessions() == 1 && texts.len() <= 16 {
+            // A query: no thread is worth starting.
+            for batch in self.window(0, texts)? {
+                place(&batch, &self.graph.run(&batch)?)?;
+            }
+        } else {
+            self.pipeline(texts, place)?;
+        }
+        Ok(vectors)
+    }
+
+    /// Batches of one window of texts, the first of which stands at `first`.
+    fn window(&self, first: usize, texts: &[&str]) -> Result<Vec<Batch>> {
+        let tokenized = texts.iter().enumerate().map(|(n, text)| {
+            let place = first + n;
+            let ids = self.tokenizer.ids(text).map_err(|error| match error {
+                Error::Invalid(what) => Error::Invalid(format!("text {place}: {what}")),
+                other => other,
+            })?;
+            Ok((place, ids))
+        });
+        Ok(batches(tokenized.collect::<Result<_>>()?))
+    }
+
+    /// One thread tokenizes, as many as there are sessions run batches, this one places the vectors. The first error
+    /// stops them all.
+    fn pipeline(
+        &self,
+        texts: &[&str],
+        mut place: impl FnMut(&Batch, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        std::thread::scope(|scope| {
+            // The channels are owned by their ends: when an end stops, for an error, the others see it closed.
+            let (batch_in, batch_out) =
+                channel::bounded::<Result<Batch>>(2 * self.graph.max_sessions());
+            let (made_in, made_out) =
+                channel::bounded::<Result<(Batch, Vec<f32>)>>(2 * self.graph.max_sessions());
+            scope.spawn(move || {
+                for (n, texts) in texts.chunks(WINDOW).enumerate() {
+                    let window = self.window(n * WINDOW, texts);
+                    let batches = window.map_or_else(
+                        |error| vec![Err(error)],
+                        |all| all.into_iter().map(Ok).collect(),
+                    );
+                    for batch in batches {
+                        if batch_in.send(batch).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+            for _ in 0..self.graph.max_sessions() {
+                let (batch_out, made_in) = (batch_out.clone(), made_in.clone());
+                scope.spawn(move || {
+                    for batch in batch_out {
+                        let made = batch.and_then(|batch| Ok((self.graph.run(&batch)?, batch)));
+                        if made_in
+                            .send(made.map(|(vectors, batch)| (batch, vectors)))
+                            .is_err()
+                        {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop((batch_out, made_in));
+            for made in made_out {
+                let (batch, vectors) = made?;
+                place(&batch, &vectors)?;
+            }
+            Ok(())
+        })
+    }
+}

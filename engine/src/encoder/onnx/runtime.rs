@@ -1,0 +1,189 @@
+//! Finding and loading ONNX Runtime, once a process and only when an encoder is first used.
+
+use crate::encoder::native_dirs;
+use crate::error::{Error, Result};
+use ort::environment::Environment;
+use ort::logging::LogLevel;
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Names the library to use, before any other place.
+const VARIABLE: &str = "MOPQDB_ONNXRUNTIME";
+
+const REMEDY: &str = "run `mopqdb setup` (in a checkout: `make setup`), or name the library (libonnxruntime.so, 1.24 or \
+                      newer) in MOPQDB_ONNXRUNTIME";
+
+/// One environment serves every session of the process; ort allows no second.
+static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+
+/// The library that would be loaded: the one that `MOPQDB_ONNXRUNTIME` names, one beside the program, the checkout's,
+/// the one in the user's data directory, the system's.
+pub fn locate_onnxruntime() -> Result<PathBuf> {
+    candidates()?.into_iter().next().ok_or_else(missing)
+}
+
+fn missing() -> Error {
+    Error::Missing {
+        what: "the ONNX Runtime library, which encodes texts, is not installed".into(),
+        remedy: REMEDY.into(),
+    }
+}
+
+/// Every library that could be loaded, best first. A variable that is set is believed: it has no successor.
+fn candidates() -> Result<Vec<PathBuf>> {
+    if let Some(named) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+        return named_library(&named).map(|path| vec![path]);
+    }
+    let mut places = Vec::new();
+    for dir in native_dirs() {
+        places.push(dir.join("onnxruntime"));
+        places.push(dir);
+    }
+    // Where the loader would look, and where distributions and people put it.
+    let paths = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    places.extend(env::split_paths(&paths).filter(|dir| dir.is_absolute()));
+    let system = [
+        "/usr/local/lib",
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+    ];
+    places.extend(system.map(PathBuf::from));
+    places.extend(["/opt/homebrew/lib", "/opt/onnxruntime/lib"].map(PathBuf::from));
+    Ok(places.iter().filter_map(|dir| library_in(dir)).collect())
+}
+
+fn named_library(named: &OsStr) -> Result<PathBuf> {
+    let path = PathBuf::from(named);
+    let found = if path.is_dir() {
+        library_in(&path)
+    } else {
+        path.is_file().then(|| path.clone())
+    };
+    // An absolute path: ort looks up relative ones beside the program.
+    found
+        .and_then(|path| path.canonicalize().ok())
+        .ok_or_else(|| Error::Missing {
+            what: format!("{VARIABLE} names {}, which is no library", path.display()),
+            remedy: "name the library's file or its folder, or unset the variable".into(),
+        })
+}
+
+/// The newest library of that name in a folder: `libonnxruntime.so`, `libonnxruntime.so.1.31.1`, `libonnxruntime.dylib`,
+/// `onnxruntime.dll`.
+fn library_in(dir: &Path) -> Option<PathBuf> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| {
+            let versioned = name
+                .strip_prefix("libonnxruntime.so")
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+            let dylib = name.starts_with("libonnxruntime.") && name.ends_with(".dylib");
+            versioned || dylib || name == "onnxruntime.dll"
+        })
+        .collect();
+    // Numbers compare as numbers: 1.9 is older than 1.31.
+    names.sort_by_key(|name| {
+        name.split('.')
+            .map(|part| part.parse::<u32>().unwrap_or(0))
+            .collect::<Vec<_>>()
+    });
+    names.pop().map(|name| dir.join(name))
+}
+
+/// The environment, made when first asked for. A failure is not remembered: once the library is there, the next call
+/// finds it.
+pub(super) fn environment() -> Result<Environment> {
+    let mut shared = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(environment) = &*shared {
+        return Ok(environment.clone());
+    }
+    let mut refused = None;
+    for path in candidates()? {
+        // ort panics on a library whose symbols are not what they seem; that is the file's fault, not the caller's.
+        let loaded = std::panic::catch_unwind(|| load(&path))
+            .unwrap_or_else(|_| Err("it is no ONNX Runtime".into()));
+        match loaded {
+            Ok(environment) => {
+                tracing::debug!(library = %path.display(), "loaded ONNX Runtime");
+                *shared = Some(environment.clone());
+                return Ok(environment);
+            }
+            Err(why) => {
+                tracing::debug!(library = %path.display(), why, "not loaded");
+                refused.get_or_insert(Error::Missing {
+                    what: format!("{} can't be loaded: {why}", path.display()),
+                    remedy: REMEDY.into(),
+                });
+            }
+        }
+    }
+    Err(refused.unwrap_or_else(missing))
+}
+
+fn load(path: &Path) -> std::result::Result<Environment, String> {
+    let builder = ort::init_from(path).map_err(|error| error.to_string())?;
+    // ONNX Runtime writes to stderr of its own accord; its words go where ours go.
+    let logger = Arc::new(
+        |level: LogLevel, category: &str, _: &str, _: &str, message: &str| match level {
+            LogLevel::Error | LogLevel::Fatal => {
+                tracing::debug!(category, "onnxruntime: {message}")
+            }
+            _ => tracing::trace!(category, "onnxruntime: {message}"),
+        },
+    );
+    let environment = builder
+        .with_telemetry(false)
+        .with_logger(logger)
+        .build()
+        .map_err(|error| error.to_string())?;
+    environment.set_log_level(LogLevel::Error);
+    Ok(environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_library_of_a_folder_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(library_in(dir.path()), None);
+        assert_eq!(library_in(&dir.path().join("nowhere")), None);
+        for name in [
+            "libonnxruntime.so.1.9.0",
+            "libonnxruntime_providers_shared.so",
+            "libonnxruntime.so.1.31.1",
+            "x",
+        ] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(
+            library_in(dir.path()),
+            Some(dir.path().join("libonnxruntime.so.1.31.1"))
+        );
+    }
+
+    #[test]
+    fn a_variable_that_names_nothing_is_an_error_with_a_remedy() {
+        let error = named_library(OsStr::new("/nowhere/libonnxruntime.so")).unwrap_err();
+        assert!(matches!(error, Error::Missing { .. }));
+        assert!(
+            error.to_string().contains("/nowhere/libonnxruntime.so"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_an_error_not_a_panic() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("libonnxruntime.so");
+        fs::write(&path, "not a library").unwrap();
+        assert!(load(&path).is_err());
+    }
+}

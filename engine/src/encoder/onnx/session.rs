@@ -1,0 +1,441 @@
+//! One graph and the sessions that run it.
+//!
+//! A session runs one batch at a time, so there is a small pool of them; the first is made at load, others when there
+//! is work for them. Threads of ONNX Runtime do not spin, shapes are not remembered and memory is given back, so that
+//! a long-running program stays small.
+
+use super::batch::Batch;
+use super::runtime::environment;
+use crate::encoder::options::EncoderOptions;
+use crate::encoder::spec::{EncoderSpec, Pooling};
+use crate::error::{Error, Result};
+use half::f16;
+use ort::ep::CPU;
+use ort::session::builder::GraphOptimizationLevel;
+use ort::session::{OutputSelector, RunOptions, Session, SessionInputValue};
+use ort::value::{DynValue, Outlet, Tensor, TensorElementType};
+use std::borrow::Cow;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// Reads the graph's bytes, checked, each time a session is made: they are not kept in between.
+pub(super) type GraphSource = Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>;
+
+/// The most sessions of a graph: each has its own copy of the weights.
+const MAX_SESSIONS: usize = 4;
+
+/// One input or output of a graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its element type, as ONNX calls it: "int64", "float".
+    pub element: String,
+    /// Its shape, -1 where it depends on the batch.
+    pub shape: Vec<i64>,
+}
+
+/// What a graph takes and gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphInfo {
+    /// What it takes.
+    pub inputs: Vec<Port>,
+    /// What it gives.
+    pub outputs: Vec<Port>,
+}
+
+/// What is fed to a graph, by the names of the spec, checked against the graph.
+struct Feed {
+    ids: (String, Integer),
+    mask: Option<(String, Integer)>,
+    types: Option<(String, Integer)>,
+}
+
+/// The element types that token ids come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Integer {
+    I64,
+    I32,
+}
+
+impl Integer {
+    /// (texts, width)
+    fn tensor(self, shape: [usize; 2], values: impl Iterator<Item = u32>) -> ort::Result<DynValue> {
+        match self {
+            Self::I64 => {
+                let values: Vec<i64> = values.map(i64::from).collect();
+                Tensor::from_array((shape, values)).map(Tensor::into_dyn)
+            }
+            Self::I32 => {
+                let values: Vec<i32> = values.map(|value| value as i32).collect();
+                Tensor::from_array((shape, values)).map(Tensor::into_dyn)
+            }
+        }
+    }
+}
+
+/// One graph and the sessions that run it.
+pub(super) struct Graph {
+    source: GraphSource,
+    feed: Feed,
+    output: String,
+    pooling: Pooling,
+    normalize: bool,
+    threads_each: usize,
+    max_sessions: usize,
+    idle: Mutex<Idle>,
+    returned: Condvar,
+    info: GraphInfo,
+    /// The last dimension of the output, if the graph says it.
+    static_dim: Option<usize>,
+}
+
+struct Idle {
+    sessions: Vec<Session>,
+    /// Sessions that exist, idle or at work.
+    made: usize,
+}
+
+impl Graph {
+    /// Makes the first session and checks that the graph has the inputs and the output of the spec.
+    pub(super) fn load(
+        spec: &EncoderSpec,
+        options: &EncoderOptions,
+        source: GraphSource,
+    ) -> Result<Self> {
+        let max_sessions = options.threads.clamp(1, MAX_SESSIONS);
+        let threads_each = (options.threads / max_sessions).max(1);
+        let session = make_session(&source()?, threads_each)?;
+        let info = GraphInfo {
+            inputs: session.inputs().iter().map(port).collect(),
+            outputs: session.outputs().iter().map(port).collect(),
+        };
+        let feed = Feed {
+            ids: integer_input(&session, &spec.inputs.ids)?,
+            mask: spec
+                .inputs
+                .mask
+                .as_deref()
+                .map(|name| integer_input(&session, name))
+                .transpose()?,
+            types: spec
+                .inputs
+                .types
+                .as_deref()
+                .map(|name| integer_input(&session, name))
+                .transpose()?,
+        };
+        let fed = [Some(&feed.ids), feed.mask.as_ref(), feed.types.as_ref()];
+        let unfed = info
+            .inputs
+            .iter()
+            .find(|input| !fed.iter().flatten().any(|(name, _)| *name == input.name));
+        if let Some(input) = unfed {
+            return Err(Error::Model(format!(
+                "the graph wants {} ({}), which is none of token ids, attention mask and token types: \
+                 only encoders of single texts are served",
+                input.name, input.element
+            )));
+        }
+        let static_dim = check_output(&session, spec)?;
+        Ok(Self {
+            source,
+            feed,
+            output: spec.output.clone(),
+            pooling: spec.pooling,
+            normalize: spec.normalize,
+            threads_each,
+            max_sessions,
+            idle: Mutex::new(Idle {
+                sessions: vec![session],
+                made: 1,
+            }),
+            returned: Condvar::new(),
+            info,
+            static_dim,
+        })
+    }
+
+    /// What the graph takes and gives.
+    pub(super) fn info(&self) -> &GraphInfo {
+        &self.info
+    }
+
+    /// The width of the vectors, if the graph says it.
+    pub(super) fn static_dim(&self) -> Option<usize> {
+        self.static_dim
+    }
+
+    /// How many batches can run at once.
+    pub(super) fn max_sessions(&self) -> usize {
+        self.max_sessions
+    }
+
+    /// Runs one batch: a vector a text, pooled and normalised as the spec says, in the order of the batch.
+    pub(super) fn run(&self, batch: &Batch) -> Result<Vec<f32>> {
+        let mut session = self.acquire()?;
+        let vectors = self.run_on(&mut session, batch);
+        self.release(session);
+        vectors
+    }
+
+    fn acquire(&self) -> Result<Session> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(session) = idle.sessions.pop() {
+                return Ok(session);
+            }
+            if idle.made < self.max_sessions {
+                idle.made += 1;
+                drop(idle);
+                let made =
+                    (self.source)().and_then(|bytes| make_session(&bytes, self.threads_each));
+                if made.is_err() {
+                    self.idle
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .made -= 1;
+                    self.returned.notify_one();
+                }
+                return made;
+            }
+            idle = self
+                .returned
+                .wait(idle)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn release(&self, session: Session) {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .sessions
+            .push(session);
+        self.returned.notify_one();
+    }
+
+    fn run_on(&self, session: &mut Session, batch: &Batch) -> Result<Vec<f32>> {
+        let failed = |error: ort::Error| Error::Model(format!("ONNX Runtime failed: {error}"));
+        let (texts, width) = (batch.len(), batch.width);
+        let shape = [texts, width];
+        let mut inputs: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = Vec::with_capacity(3);
+        let (name, integer) = &self.feed.ids;
+        let ids = integer
+            .tensor(shape, batch.ids.iter().copied())
+            .map_err(failed)?;
+        inputs.push((name.into(), ids.into()));
+        if let Some((name, integer)) = &self.feed.mask {
+            let row = |len: &usize| {
+                let len = *len;
+                (0..width).map(move |token| u32::from(token < len))
+            };
+            let mask = integer
+                .tensor(shape, batch.lens.iter().flat_map(row))
+                .map_err(failed)?;
+            inputs.push((name.into(), mask.into()));
+        }
+        if let Some((name, integer)) = &self.feed.types {
+            let types = integer
+                .tensor(shape, std::iter::repeat_n(0, texts * width))
+                .map_err(failed)?;
+            inputs.push((name.into(), types.into()));
+        }
+        let options = RunOptions::new()
+            .map_err(failed)?
+            .with_outputs(OutputSelector::no_default().with(self.output.as_str()));
+        let outputs = session.run_with_options(inputs, &options).map_err(failed)?;
+        let output = outputs
+            .get(&self.output)
+            .ok_or_else(|| Error::Model(format!("the graph gave no {}", self.output)))?;
+        let pool = |shape: &[i64], at: &dyn Fn(usize) -> f32| self.pool(batch, shape, at);
+        match output.data_type() {
+            TensorElementType::Float32 => {
+                let (shape, values) = output.try_extract_tensor::<f32>().map_err(failed)?;
+                pool(shape, &|at| values[at])
+            }
+            TensorElementType::Float16 => {
+                let (shape, values) = output.try_extract_tensor::<f16>().map_err(failed)?;
+                pool(shape, &|at| values[at].to_f32())
+            }
+            other => Err(Error::Model(format!(
+                "{} is of {other}, served are float and float16",
+                self.output
+            ))),
+        }
+    }
+
+    /// (texts, width, dim) or (texts, dim) to (texts, dim).
+    fn pool(&self, batch: &Batch, shape: &[i64], at: &dyn Fn(usize) -> f32) -> Result<Vec<f32>> {
+        let texts = batch.len();
+        let (tokens, dim) = match (self.pooling, shape) {
+            (Pooling::None, &[n, dim]) if n == texts as i64 && dim > 0 => (1, dim as usize),
+            (Pooling::Mean | Pooling::Cls, &[n, tokens, dim])
+                if n == texts as i64 && tokens == batch.width as i64 && dim > 0 =>
+            {
+                (batch.width, dim as usize)
+            }
+            _ => {
+                return Err(Error::Model(format!(
+                    "{} has shape {shape:?} for {texts} texts of {} tokens, which pooling {} can't use",
+                    self.output, batch.width, self.pooling
+                )));
+            }
+        };
+        let mut vectors = vec![0.0f32; texts * dim];
+        for (text, vector) in vectors.chunks_exact_mut(dim).enumerate() {
+            let first = text * tokens * dim;
+            let kept = match self.pooling {
+                Pooling::Mean => batch.lens[text],
+                Pooling::Cls | Pooling::None => 1,
+            };
+            for token in 0..kept {
+                let row = first + token * dim;
+                for (d, value) in vector.iter_mut().enumerate() {
+                    *value += at(row + d);
+                }
+            }
+            let mut scale = 1.0 / kept as f32;
+            if self.normalize {
+                let norm = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+                // As torch.nn.functional.normalize; a zero vector stays zero, for the caller to refuse.
+                scale = 1.0 / norm.max(1e-12);
+            }
+            vector.iter_mut().for_each(|value| *value *= scale);
+            if let Some(bad) = vector.iter().find(|value| !value.is_finite()) {
+                return Err(Error::Model(format!(
+                    "the encoder gave {bad} for a text of {} tokens",
+                    batch.lens[text]
+                )));
+            }
+        }
+        Ok(vectors)
+    }
+}
+
+/// A session that does not spin, keeps no arena and remembers no shapes.
+fn make_session(bytes: &[u8], threads: usize) -> Result<Session> {
+    let environment = environment()?;
+    let build = || -> std::result::Result<Session, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        Session::builder(&environment)
+            .map_err(|e| text(&e))?
+            .with_no_environment_execution_providers()
+            .map_err(|e| text(&e))?
+            .with_execution_providers([CPU::default().with_arena_allocator(false).build()])
+            .map_err(|e| text(&e))?
+            .with_optimization_level(GraphOptimizationLevel::All)
+            .map_err(|e| text(&e))?
+            .with_intra_threads(threads)
+            .map_err(|e| text(&e))?
+            .with_intra_op_spinning(false)
+            .map_err(|e| text(&e))?
+            .with_inter_op_spinning(false)
+            .map_err(|e| text(&e))?
+            .with_memory_pattern(false)
+            .map_err(|e| text(&e))?
+            .commit_from_memory(bytes)
+            .map_err(|e| text(&e))
+    };
+    build().map_err(|error| Error::Model(format!("ONNX Runtime can't load the graph: {error}")))
+}
+
+fn port(outlet: &Outlet) -> Port {
+    Port {
+        name: outlet.name().into(),
+        element: outlet
+            .dtype()
+            .tensor_type()
+            .map_or("no tensor".into(), |element| element.to_string()),
+        shape: outlet
+            .dtype()
+            .tensor_shape()
+            .map(|shape| shape.to_vec())
+            .unwrap_or_default(),
+    }
+}
+
+fn names(outlets: &[Outlet]) -> String {
+    outlets
+        .iter()
+        .map(Outlet::name)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn integer_input(session: &Session, name: &str) -> Result<(String, Integer)> {
+    let Some(input) = session.inputs().iter().find(|input| input.name() == name) else {
+        return Err(Error::Model(format!(
+            "the graph has no input {name}; it has {}",
+            names(session.inputs())
+        )));
+    };
+    let integer = match input.dtype().tensor_type() {
+        Some(TensorElementType::Int64) => Integer::I64,
+        Some(TensorElementType::Int32) => Integer::I32,
+        other => {
+            let other = other.map_or("no tensor".into(), |element| element.to_string());
+            return Err(Error::Model(format!(
+                "the graph's {name} is of {other}, served are int64 and int32"
+            )));
+        }
+    };
+    if input
+        .dtype()
+        .tensor_shape()
+        .is_some_and(|shape| shape.len() != 2 || shape[0] > 0 && shape[0] != 1)
+    {
+        return Err(Error::Model(format!(
+            "the graph's {name} has shape {:?}, served is (texts, tokens) with any number of texts",
+            input
+                .dtype()
+                .tensor_shape()
+                .map(|shape| shape.to_vec())
+                .unwrap_or_default()
+        )));
+    }
+    Ok((name.into(), integer))
+}
+
+/// The last dimension of the output where it is known, after seeing that pooling can use it.
+fn check_output(session: &Session, spec: &EncoderSpec) -> Result<Option<usize>> {
+    let Some(output) = session
+        .outputs()
+        .iter()
+        .find(|output| output.name() == spec.output)
+    else {
+        return Err(Error::Model(format!(
+            "the graph has no output {}; it has {}",
+            spec.output,
+            names(session.outputs())
+        )));
+    };
+    match output.dtype().tensor_type() {
+        Some(TensorElementType::Float32 | TensorElementType::Float16) => {}
+        other => {
+            let other = other.map_or("no tensor".into(), |element| element.to_string());
+            return Err(Error::Model(format!(
+                "{} is of {other}, served are float and float16",
+                spec.output
+            )));
+        }
+    }
+    let shape = output
+        .dtype()
+        .tensor_shape()
+        .map(|shape| shape.to_vec())
+        .unwrap_or_default();
+    let ranks = match spec.pooling {
+        Pooling::None => 2,
+        Pooling::Mean | Pooling::Cls => 3,
+    };
+    if !shape.is_empty() && shape.len() != ranks {
+        return Err(Error::Model(format!(
+            "{} has shape {shape:?}; pooling {} needs {ranks} dimensions",
+            spec.output, spec.pooling
+        )));
+    }
+    Ok(shape
+        .last()
+        .and_then(|dim| usize::try_from(*dim).ok())
+        .filter(|dim| *dim > 0))
+}
