@@ -11,7 +11,6 @@ mod metric;
 pub mod quantizer;
 pub mod scan;
 pub mod segment;
-pub mod vectors;
 
 pub use error::{Corruption, Error, Result};
 pub use ids::{Generation, LogId, RowId, SegmentId, Seq};

@@ -234,14 +234,14 @@ mod tests {
     #[test]
     fn a_device_that_hangs_is_named_and_does_not_hang_the_run() {
         let begin = Instant::now();
-        let (_, second) = run_with(0.2, |_| {
+        let (_, second) = run_with(3.0, |_| {
             loop {
                 std::thread::sleep(Duration::from_secs(3600));
             }
         });
         let words = format!("{:#}", second.unwrap_err());
         assert!(
-            words.contains("device cpu:1 did not answer for 0.2 s"),
+            words.contains("device cpu:1 did not answer for 3 s"),
             "{words}"
         );
         assert!(begin.elapsed() < Duration::from_secs(20));

@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_device_that_stays_away_is_named() {
-        let mut sides = Gather::new(&parse("cpu:3").unwrap(), Duration::from_millis(50));
+        let mut sides = Gather::new(&parse("cpu:3").unwrap(), Duration::from_millis(500));
         sides.remove(1);
         std::thread::scope(|scope| {
             for side in sides {

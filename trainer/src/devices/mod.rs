@@ -67,6 +67,11 @@ pub fn parse(text: &str) -> Result<Vec<Named>> {
     Ok(devices)
 }
 
+/// How many devices a text names.
+pub fn count(text: &str) -> Result<usize> {
+    parse(text).map(|devices| devices.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

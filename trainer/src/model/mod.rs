@@ -3,10 +3,12 @@
 pub mod codebook;
 pub mod head;
 
-use tch::Tensor;
+use anyhow::{Context, Result};
+use tch::{Device, Tensor};
 
-use self::codebook::SoftCodebook;
+use self::codebook::{Selection, SoftCodebook};
 use self::head::Head;
+use crate::config::{Method, Select, TrainConfig};
 
 /// Which learning rate a parameter follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,63 @@ impl Model {
             all.extend(codebook.parameters());
         }
         all
+    }
+
+    /// What learns, by name.
+    pub fn values(&self) -> Vec<(String, Tensor)> {
+        self.parameters()
+            .into_iter()
+            .map(|p| (p.name, p.tensor.detach()))
+            .collect()
+    }
+
+    /// What does not learn, by name.
+    pub fn constants(&self) -> Vec<(String, Tensor)> {
+        let rotation = self.head.rotation.iter();
+        rotation
+            .map(|rotation| ("rotation".to_owned(), rotation.shallow_clone()))
+            .collect()
+    }
+
+    /// A model of its own on a device, from what [`Model::values`] and [`Model::constants`] said.
+    pub fn restore(
+        values: &[(String, Tensor)],
+        constants: &[(String, Tensor)],
+        config: &TrainConfig,
+        device: Device,
+    ) -> Result<Self> {
+        let find = |from: &[(String, Tensor)], name: &str| {
+            let found = from.iter().find(|(other, _)| other == name);
+            found.map(|(_, tensor)| tensor.to_device(device).copy())
+        };
+        let value = |name: &str| {
+            find(values, name).with_context(|| format!("no {name} among the parameters"))
+        };
+        let mut head = Head::new(
+            &value("head.weight")?,
+            &value("head.bias")?,
+            config.activation,
+        );
+        head.rotation = find(constants, "rotation");
+        let codebook = match find(values, "codebook") {
+            None => None,
+            Some(codewords) => {
+                let selection = match (config.method, config.select) {
+                    (Method::Dpq, _) => Selection::Keys(value("keys")?),
+                    (_, Select::L2) => Selection::L2,
+                    (_, Select::Cosine) => Selection::Cosine,
+                    (_, Select::Product) => Selection::Product,
+                    (_, Select::Bilinear) => Selection::Bilinear(value("W")?),
+                };
+                Some(SoftCodebook::new(
+                    &codewords,
+                    selection,
+                    config.temperature,
+                    config.straight_through,
+                ))
+            }
+        };
+        Ok(Self { head, codebook })
     }
 }
 

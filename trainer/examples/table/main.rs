@@ -1,0 +1,169 @@
+//! The evidence: every system of the paper on real pairs, and the tables of its appendix. `make table`.
+//!
+//! A run is one folder with a `result.json`; a run that has one is not run again, and one that was interrupted goes on
+//! where it was. Texts are encoded once. Nothing is chosen on test queries: epochs, quantization weights and
+//! temperatures are chosen by validation recall.
+
+mod report;
+mod set;
+mod systems;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use mopqdb::scan::Scanner;
+use mopqdb_trainer::config::TrainConfig;
+use mopqdb_trainer::evaluate::{CodeReport, Encoded};
+use mopqdb_trainer::run::{EpochRecord, Run};
+use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Watch};
+use serde::{Deserialize, Serialize};
+
+use set::Set;
+use systems::{Experiment, Table};
+
+/// Recall of every system over all keys, with intervals.
+#[derive(Debug, Parser)]
+struct Flags {
+    /// Folder with a folder a set: train.tsv, valid.tsv, test.tsv (and keys.tsv, keys_group.txt).
+    #[arg(long)]
+    data: PathBuf,
+    /// Folder for encoded texts, runs and results.
+    #[arg(long)]
+    out: PathBuf,
+    /// The sets.
+    #[arg(long, value_delimiter = ',', default_value = "debian,quora,acl")]
+    sets: Vec<String>,
+    /// The tables to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "systems")]
+    tables: Vec<Table>,
+    /// Seeds 1 to this.
+    #[arg(long, default_value_t = 3)]
+    seeds: u64,
+    /// Only print the tables of what has been run.
+    #[arg(long)]
+    report: bool,
+    /// Flags of the configuration that all runs share, as TOML: "epochs = 3".
+    #[arg(long, default_value = "")]
+    with: String,
+}
+
+/// What is kept of a run.
+#[derive(Debug, Serialize, Deserialize)]
+struct Outcomes {
+    config: TrainConfig,
+    /// As chosen by.
+    validation_recall: f64,
+    best_epoch: usize,
+    cpu_seconds: f64,
+    /// Mean recall at 10, 50, 100 on test.
+    recall: [f64; 3],
+    unquantized: [f64; 3],
+    distortion: f64,
+    relative_distortion: f64,
+    used: f64,
+    entropy: f64,
+    distinct: usize,
+    /// Of each test query, at 10, 50, 100.
+    queries: [Vec<f32>; 3],
+}
+
+const AT: [usize; 3] = [10, 50, 100];
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn main() -> Result<()> {
+    let flags = Flags::parse();
+    ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
+    let shared: toml::Table = toml::from_str(&flags.with).context("--with")?;
+    for name in &flags.sets {
+        let mut set = None;
+        for &table in &flags.tables {
+            if !flags.report {
+                for experiment in
+                    systems::experiments(table, flags.seeds, &flags.out.join(name), &shared)?
+                {
+                    if set.is_none() && !result_path(&flags.out.join(name), &experiment).exists() {
+                        set = Some(Set::load(
+                            &flags.data.join(name),
+                            &flags.out.join("embeddings"),
+                        )?);
+                    }
+                    run(&flags.out.join(name), &experiment, set.as_ref())?;
+                }
+            }
+            report::print(table, name, &flags.out.join(name), flags.seeds)?;
+        }
+    }
+    Ok(())
+}
+
+fn result_path(out: &Path, experiment: &Experiment) -> PathBuf {
+    out.join(&experiment.name).join("result.json")
+}
+
+fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
+    let path = result_path(out, experiment);
+    if path.exists() {
+        return Ok(());
+    }
+    let set = set.expect("loaded when a result is missing");
+    eprintln!("{}", experiment.name);
+    let config = &experiment.config;
+    let run = Run::open(
+        path.parent().context("a folder")?,
+        &toml::to_string(config)?,
+    )?;
+    let lessons = Lessons {
+        corpus: &set.corpus,
+        queries: &set.queries,
+        pairs: &set.pairs,
+        validation: &set.validation,
+    };
+    let outcome = Trainer::new(config, &lessons, &run, &STOP)?.run(&mut Lines)?;
+    let Outcome::Trained(trained) = outcome else {
+        bail!("stopped; the same command goes on from here");
+    };
+    let scanner = Scanner::new(config.threads)?;
+    let encoded = Encoded::new(&trained.quantizer, &set.corpus.vectors, config.threads)?;
+    let places = encoded.places(&trained.quantizer, &set.test, &scanner, 100)?;
+    let codes = CodeReport::new(&trained.quantizer, &set.corpus.vectors, &encoded.codes)?;
+    let dense = trained.dense_places(&set.corpus.vectors, &set.test)?;
+    let outcomes = Outcomes {
+        config: config.clone(),
+        validation_recall: trained.report["recall"]["10"].as_f64().unwrap_or(0.0),
+        best_epoch: trained.report["best_epoch"].as_u64().unwrap_or(0) as usize,
+        cpu_seconds: trained.report["cpu_seconds"].as_f64().unwrap_or(0.0),
+        recall: AT.map(|n| places.recall(n)),
+        unquantized: AT.map(|n| dense.recall(n)),
+        distortion: codes.distortion,
+        relative_distortion: codes.relative_distortion,
+        used: codes.used.iter().sum::<usize>() as f64 / codes.used.len() as f64,
+        entropy: codes.entropy.iter().sum::<f64>() / codes.entropy.len() as f64,
+        distinct: codes.distinct,
+        queries: AT.map(|n| places.recalls(n).iter().map(|&r| r as f32).collect()),
+    };
+    eprintln!(
+        "  R@10 {:.4}, un-quantized {:.4}, distortion {:.3}, {:.0} CPU-seconds",
+        outcomes.recall[0], outcomes.unquantized[0], outcomes.distortion, outcomes.cpu_seconds
+    );
+    mopqdb_trainer::checkpoint::write_whole(&path, &serde_json::to_vec(&outcomes)?)?;
+    fs::remove_file(path.with_file_name("last.safetensors")).context("removing the checkpoint")
+}
+
+/// A line an epoch.
+struct Lines;
+
+impl Watch for Lines {
+    fn record(&mut self, r: &EpochRecord) {
+        let recall = r
+            .recall
+            .map_or(String::from("-"), |recall| format!("{recall:.4}"));
+        eprintln!(
+            "  {:>2} {} loss {:.4} recall {recall} {:.0} CPU-s",
+            r.epoch, r.phase, r.loss, r.cpu_seconds
+        );
+    }
+}

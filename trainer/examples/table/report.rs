@@ -1,0 +1,122 @@
+//! The tables, as Markdown.
+
+use std::path::Path;
+
+use anyhow::Result;
+use mopqdb_trainer::bootstrap::{Interval, over_runs, ratio};
+
+use crate::Outcomes;
+use crate::systems::{self, SELECTIONS, SIZES, SYSTEMS, Table, WEIGHTS};
+
+pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<()> {
+    let runs = |name: &dyn Fn(u64) -> String| -> Vec<Outcomes> {
+        (1..=seeds)
+            .filter_map(|seed| systems::outcomes(&out.join(name(seed))))
+            .collect()
+    };
+    match table {
+        Table::Systems => {
+            println!("\n### {set}\n");
+            println!(
+                "| system | seeds | R@10 | R@50 | R@100 | R@10 / OPQ's | un-quantized R@10 | distortion | relative | used | CPU-s |"
+            );
+            println!("|---|---|---|---|---|---|---|---|---|---|---|");
+            let opq = runs(&|seed| format!("opq-seed{seed}"));
+            for system in SYSTEMS {
+                let found = runs(&|seed| format!("{system}-seed{seed}"));
+                let name = match found.first() {
+                    Some(first) if systems::weighted(&first.config) => {
+                        format!("{system} (w {})", first.config.quantization_weight)
+                    }
+                    _ => system.to_owned(),
+                };
+                row(&name, &found, &opq);
+            }
+        }
+        Table::Selection => {
+            println!("\n### {set}: selection functions, MoPQ-b\n");
+            println!(
+                "| selection (temperature) | seeds | R@10 | R@50 | R@100 | R@10 / l2's | un-quantized R@10 | distortion | relative | used | CPU-s |"
+            );
+            println!("|---|---|---|---|---|---|---|---|---|---|---|");
+            let l2 = runs(&|seed| format!("select-l2-seed{seed}"));
+            for (name, _) in SELECTIONS {
+                let found = runs(&|seed| format!("select-{name}-seed{seed}"));
+                let temperature = systems::chosen_temperature(out, name);
+                row(&format!("{name} ({temperature})"), &found, &l2);
+            }
+        }
+        Table::Sizes => {
+            println!("\n### {set}: code sizes\n");
+            println!(
+                "| size, system | seeds | R@10 | R@50 | R@100 | R@10 / OPQ's | un-quantized R@10 | distortion | relative | used | CPU-s |"
+            );
+            println!("|---|---|---|---|---|---|---|---|---|---|---|");
+            for (subspaces, codewords) in SIZES {
+                let of = |system: &str| {
+                    runs(&|seed| systems::size_name(system, subspaces, codewords, seed))
+                };
+                let opq = of("opq");
+                for system in ["opq", "mopq-b"] {
+                    row(
+                        &format!("{subspaces}x{codewords} {system}"),
+                        &of(system),
+                        &opq,
+                    );
+                }
+            }
+        }
+        Table::Dqn => {
+            println!("\n### {set}: DQN by weight, seed 1\n");
+            println!(
+                "| w | R@10 | R@50 | R@100 | distortion | relative |\n|---|---|---|---|---|---|"
+            );
+            for weight in WEIGHTS {
+                if let Some(found) = systems::outcomes(&out.join(format!("dqn-weight{weight}"))) {
+                    let [r10, r50, r100] = found.recall;
+                    println!(
+                        "| {weight} | {r10:.4} | {r50:.4} | {r100:.4} | {:.3} | {:.3} |",
+                        found.distortion, found.relative_distortion
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn row(name: &str, found: &[Outcomes], against: &[Outcomes]) {
+    if found.is_empty() {
+        println!("| {name} | 0 | | | | | | | | | |");
+        return;
+    }
+    let mean =
+        |of: &dyn Fn(&Outcomes) -> f64| found.iter().map(of).sum::<f64>() / found.len() as f64;
+    let at10 = |runs: &[Outcomes]| {
+        let queries = |run: &Outcomes| {
+            run.queries[0]
+                .iter()
+                .map(|&r| f64::from(r))
+                .collect::<Vec<f64>>()
+        };
+        over_runs(&runs.iter().map(queries).collect::<Vec<_>>())
+    };
+    let compared = if against.is_empty() {
+        String::new()
+    } else {
+        let Interval { value, low, high } = ratio(&at10(found), &at10(against), 2000, 1);
+        format!("{value:.3} [{low:.3}, {high:.3}]")
+    };
+    println!(
+        "| {name} | {} | {:.4} | {:.4} | {:.4} | {compared} | {:.4} | {:.2} | {:.3} | {:.0} | {:.0} |",
+        found.len(),
+        mean(&|o| o.recall[0]),
+        mean(&|o| o.recall[1]),
+        mean(&|o| o.recall[2]),
+        mean(&|o| o.unquantized[0]),
+        mean(&|o| o.distortion),
+        mean(&|o| o.relative_distortion),
+        mean(&|o| o.used),
+        mean(&|o| o.cpu_seconds),
+    );
+}

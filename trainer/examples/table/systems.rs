@@ -1,0 +1,207 @@
+//! Which runs make up which table.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use mopqdb_trainer::config::{Method, Sampling, Select, TrainConfig};
+
+use crate::Outcomes;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Table {
+    /// All nine systems at 8 x 256.
+    Systems,
+    /// MoPQ-b by selection function.
+    Selection,
+    /// OPQ and MoPQ-b by code size.
+    Sizes,
+    /// DQN by weight: recall beside distortion.
+    Dqn,
+}
+
+pub(crate) struct Experiment {
+    /// Its folder.
+    pub(crate) name: String,
+    pub(crate) config: TrainConfig,
+}
+
+pub(crate) const WEIGHTS: [f64; 5] = [1.0, 1e-1, 1e-2, 1e-3, 1e-4];
+/// Code sizes of the paper.
+pub(crate) const SIZES: [(usize, usize); 4] = [(4, 128), (4, 256), (8, 256), (16, 256)];
+/// A temperature suits the range of its logits: squared distances, cosines, products.
+pub(crate) const TEMPERATURES: [f64; 4] = [1.0, 0.3, 0.1, 0.03];
+pub(crate) const SELECTIONS: [(&str, Select); 4] = [
+    ("l2", Select::L2),
+    ("cosine", Select::Cosine),
+    ("product", Select::Product),
+    ("bilinear", Select::Bilinear),
+];
+
+/// The nine systems, in the paper's order, by folder name.
+pub(crate) const SYSTEMS: [&str; 9] = [
+    "pq", "opq", "dqn", "dvsq", "spq", "dpq", "mopq-b", "mopq-ncs", "mopq-dcs",
+];
+
+/// The runs of a table, those first that others need to choose by.
+pub(crate) fn experiments(
+    table: Table,
+    seeds: u64,
+    out: &Path,
+    shared: &toml::Table,
+) -> Result<Box<dyn Iterator<Item = Experiment>>> {
+    let base = base(shared)?;
+    let out = out.to_path_buf();
+    Ok(match table {
+        Table::Systems => Box::new(SYSTEMS.into_iter().flat_map(move |system| {
+            let (base, out) = (base.clone(), out.clone());
+            let config = of_system(system, &base);
+            let sweep: Vec<Experiment> = if weighted(&config) {
+                weights(system, &config)
+            } else {
+                Vec::new()
+            };
+            sweep.into_iter().chain((1..=seeds).map(move |seed| {
+                let weight = if weighted(&config) {
+                    chosen_weight(&out, system)
+                } else {
+                    config.quantization_weight
+                };
+                Experiment {
+                    name: format!("{system}-seed{seed}"),
+                    config: TrainConfig {
+                        seed,
+                        quantization_weight: weight,
+                        ..config.clone()
+                    },
+                }
+            }))
+        })),
+        Table::Selection => Box::new(SELECTIONS.into_iter().flat_map(move |(name, select)| {
+            let (base, out) = (base.clone(), out.clone());
+            let config = TrainConfig {
+                select,
+                ..of_system("mopq-b", &base)
+            };
+            let sweep = temperatures(name, &config);
+            sweep
+                .into_iter()
+                .chain((1..=seeds).map(move |seed| Experiment {
+                    name: format!("select-{name}-seed{seed}"),
+                    config: TrainConfig {
+                        seed,
+                        temperature: chosen_temperature(&out, name),
+                        ..config.clone()
+                    },
+                }))
+        })),
+        Table::Sizes => Box::new(SIZES.into_iter().flat_map(move |(subspaces, codewords)| {
+            let base = base.clone();
+            ["opq", "mopq-b"].into_iter().flat_map(move |system| {
+                let config = TrainConfig {
+                    subspaces,
+                    codewords,
+                    ..of_system(system, &base)
+                };
+                (1..=seeds).map(move |seed| Experiment {
+                    name: size_name(system, subspaces, codewords, seed),
+                    config: TrainConfig {
+                        seed,
+                        ..config.clone()
+                    },
+                })
+            })
+        })),
+        Table::Dqn => Box::new(weights("dqn", &of_system("dqn", &base)).into_iter()),
+    })
+}
+
+fn base(shared: &toml::Table) -> Result<TrainConfig> {
+    toml::Table::try_from(TrainConfig::default())
+        .map(|mut table| {
+            table.extend(shared.clone());
+            table
+        })?
+        .try_into()
+        .context("--with")
+}
+
+/// All systems see as many pairs a step: the devices' batches together are one batch of a device alone.
+fn of_system(system: &str, base: &TrainConfig) -> TrainConfig {
+    let (method, sampling) = match system {
+        "pq" => (Method::Pq, Sampling::InBatch),
+        "opq" => (Method::Opq, Sampling::InBatch),
+        "dqn" => (Method::Dqn, Sampling::InBatch),
+        "dvsq" => (Method::Dvsq, Sampling::InBatch),
+        "spq" => (Method::Spq, Sampling::InBatch),
+        "dpq" => (Method::Dpq, Sampling::InBatch),
+        "mopq-ncs" => (Method::Mopq, Sampling::Ncs),
+        "mopq-dcs" => (Method::Mopq, Sampling::Dcs),
+        _ => (Method::Mopq, Sampling::InBatch),
+    };
+    TrainConfig {
+        method,
+        sampling,
+        ..base.clone()
+    }
+}
+
+pub(crate) fn weighted(config: &TrainConfig) -> bool {
+    matches!(
+        config.method,
+        Method::Dqn | Method::Dvsq | Method::Spq | Method::Dpq
+    )
+}
+
+fn weights(system: &str, config: &TrainConfig) -> Vec<Experiment> {
+    let of = |weight: f64| Experiment {
+        name: format!("{system}-weight{weight}"),
+        config: TrainConfig {
+            seed: 1,
+            quantization_weight: weight,
+            ..config.clone()
+        },
+    };
+    WEIGHTS.into_iter().map(of).collect()
+}
+
+fn temperatures(name: &str, config: &TrainConfig) -> Vec<Experiment> {
+    let of = |temperature: f64| Experiment {
+        name: format!("select-{name}-temperature{temperature}"),
+        config: TrainConfig {
+            seed: 1,
+            temperature,
+            ..config.clone()
+        },
+    };
+    TEMPERATURES.into_iter().map(of).collect()
+}
+
+pub(crate) fn size_name(system: &str, subspaces: usize, codewords: usize, seed: u64) -> String {
+    format!("{system}-{subspaces}x{codewords}-seed{seed}")
+}
+
+/// By validation recall.
+pub(crate) fn chosen_weight(out: &Path, system: &str) -> f64 {
+    best(WEIGHTS, |weight| {
+        out.join(format!("{system}-weight{weight}"))
+    })
+}
+
+pub(crate) fn chosen_temperature(out: &Path, name: &str) -> f64 {
+    best(TEMPERATURES, |temperature| {
+        out.join(format!("select-{name}-temperature{temperature}"))
+    })
+}
+
+fn best<const N: usize>(of: [f64; N], folder: impl Fn(f64) -> std::path::PathBuf) -> f64 {
+    let recall =
+        |value: f64| outcomes(&folder(value)).map_or(-1.0, |found| found.validation_recall);
+    of.into_iter()
+        .max_by(|&a, &b| recall(a).total_cmp(&recall(b)))
+        .expect("some values")
+}
+
+pub(crate) fn outcomes(folder: &Path) -> Option<Outcomes> {
+    serde_json::from_slice(&std::fs::read(folder.join("result.json")).ok()?).ok()
+}

@@ -1,0 +1,297 @@
+//! Pairs of a query and a key that answers it, read from TSV and found in the [`Corpus`].
+//!
+//! Three kinds of lines: `query TAB key text`, `query TAB key` (`--key-ids`), and `row number TAB key` where the
+//! queries are vectors of a file. Every refusal names file and line.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::corpus::Corpus;
+
+/// What the second column of a pair is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyColumn {
+    /// The key's text.
+    Text,
+    /// The key itself.
+    Id,
+}
+
+/// What the first column of a pair is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryColumn {
+    /// The query's text.
+    Text,
+    /// The number of a row of `queries` vectors, so many of them.
+    Row {
+        /// Rows there are.
+        of: usize,
+    },
+}
+
+/// How a file of pairs is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns {
+    /// The first.
+    pub query: QueryColumn,
+    /// The second.
+    pub key: KeyColumn,
+    /// Leave out lines whose key is not there, in place of refusing the file.
+    pub skip_missing: bool,
+}
+
+/// The distinct queries of a file and which key answers which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pairs {
+    /// Texts, or row numbers as written.
+    pub queries: Vec<String>,
+    /// (query, row of the corpus), a line each.
+    pub pairs: Vec<(u32, u32)>,
+    /// Lines left out for want of their key.
+    pub skipped: usize,
+}
+
+impl Pairs {
+    /// Reads and resolves a file.
+    pub fn read(path: &Path, columns: Columns, corpus: &Corpus) -> Result<Self> {
+        let bytes =
+            fs::read(path).with_context(|| format!("{}: reading the pairs", path.display()))?;
+        Self::parse(&path.display().to_string(), &bytes, columns, corpus)
+    }
+
+    /// As [`Pairs::read`], from bytes; `name` is the file's in errors.
+    pub fn parse(name: &str, bytes: &[u8], columns: Columns, corpus: &Corpus) -> Result<Self> {
+        let rows = match columns.key {
+            KeyColumn::Id => corpus.by_key(),
+            KeyColumn::Text => corpus
+                .by_text()
+                .context("this database holds vectors, not texts: name keys by --key-ids")?,
+        };
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        let mut found = Self {
+            queries: Vec::new(),
+            pairs: Vec::new(),
+            skipped: 0,
+        };
+        let mut first_missing = None;
+        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.is_empty() {
+                continue;
+            }
+            let at = || format!("{name}:{}", index + 1);
+            let line = std::str::from_utf8(line).with_context(|| format!("{}: not UTF-8", at()))?;
+            let Some((query, key)) = line.split_once('\t') else {
+                bail!("{}: no TAB; a line is query TAB key", at());
+            };
+            ensure!(!query.is_empty(), "{}: the query is empty", at());
+            ensure!(!key.is_empty(), "{}: the key is empty", at());
+            if let QueryColumn::Row { of } = columns.query {
+                let row: usize = query
+                    .parse()
+                    .with_context(|| format!("{}: {query:?} is not a row number", at()))?;
+                ensure!(
+                    row < of,
+                    "{}: row {row} of the queries, which have {of}",
+                    at()
+                );
+            }
+            let Some(&row) = rows.get(key) else {
+                found.skipped += 1;
+                first_missing.get_or_insert_with(|| (at(), shorten(key)));
+                continue;
+            };
+            let next = found.queries.len() as u32;
+            let query = *numbers.entry(query).or_insert_with(|| {
+                found.queries.push(query.to_owned());
+                next
+            });
+            found.pairs.push((query, row));
+        }
+        let lines = found.pairs.len() + found.skipped;
+        ensure!(lines > 0, "{name}: no pairs; a line is query TAB key");
+        if let Some((at, key)) = first_missing
+            && (!columns.skip_missing || found.pairs.is_empty())
+        {
+            let what = match columns.key {
+                KeyColumn::Text => "no row has the text",
+                KeyColumn::Id => "no row has the key",
+            };
+            bail!(
+                "{at}: {what} {key:?} ({} of {lines} lines); insert it first{}",
+                found.skipped,
+                if columns.skip_missing {
+                    ""
+                } else {
+                    ", or leave such lines out with --skip-missing"
+                }
+            );
+        }
+        Ok(found)
+    }
+
+    /// The right keys of each query, ascending and distinct.
+    pub fn answers(&self) -> Vec<Vec<u32>> {
+        let mut answers = vec![Vec::new(); self.queries.len()];
+        for &(query, row) in &self.pairs {
+            answers[query as usize].push(row);
+        }
+        for rows in &mut answers {
+            rows.sort_unstable();
+            rows.dedup();
+        }
+        answers
+    }
+
+    /// The first `most` queries, with their pairs.
+    pub fn first(&self, most: usize) -> Self {
+        Self {
+            queries: self.queries.iter().take(most).cloned().collect(),
+            pairs: self
+                .pairs
+                .iter()
+                .copied()
+                .filter(|&(query, _)| (query as usize) < most)
+                .collect(),
+            skipped: self.skipped,
+        }
+    }
+
+    /// Two parts by query, for a run that was given no validation pairs: the `share` of queries that `choose` takes
+    /// go into the second.
+    pub fn split(&self, mut choose: impl FnMut() -> bool) -> (Self, Self) {
+        let mut parts = [Vec::new(), Vec::new()];
+        let mut place = Vec::with_capacity(self.queries.len());
+        for query in &self.queries {
+            let part = usize::from(choose());
+            place.push((part, parts[part].len() as u32));
+            parts[part].push(query.clone());
+        }
+        let [one, two] = parts;
+        let pairs_of = |part: usize| {
+            self.pairs
+                .iter()
+                .filter(|(query, _)| place[*query as usize].0 == part)
+                .map(|&(query, row)| (place[query as usize].1, row))
+                .collect()
+        };
+        let of = |queries, part| Self {
+            queries,
+            pairs: pairs_of(part),
+            skipped: 0,
+        };
+        (of(one, 0), of(two, 1))
+    }
+}
+
+/// Enough of a text to recognise it.
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mopqdb::Metric;
+
+    fn corpus() -> Corpus {
+        let keys = ["a", "b", "c"].map(String::from).to_vec();
+        let texts = ["apple", "pear", "apple"].map(String::from).to_vec();
+        Corpus::new(keys, Some(texts), vec![0.0; 6], 2, Metric::Ip).unwrap()
+    }
+
+    const BY_TEXT: Columns = Columns {
+        query: QueryColumn::Text,
+        key: KeyColumn::Text,
+        skip_missing: false,
+    };
+
+    fn words(text: &str, columns: Columns) -> String {
+        format!(
+            "{:#}",
+            Pairs::parse("t.tsv", text.as_bytes(), columns, &corpus()).unwrap_err()
+        )
+    }
+
+    #[test]
+    fn lines_with_one_query_are_one_query_with_many_answers() {
+        let pairs = Pairs::parse(
+            "t",
+            b"red\tapple\ngreen\tpear\r\nred\tpear\n",
+            BY_TEXT,
+            &corpus(),
+        )
+        .unwrap();
+        assert_eq!(pairs.queries, ["red", "green"]);
+        assert_eq!(pairs.pairs, [(0, 0), (1, 1), (0, 1)]);
+        assert_eq!(pairs.answers(), [vec![0, 1], vec![1]]);
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        assert!(words("", BY_TEXT).contains("t.tsv: no pairs"));
+        assert!(words("\n\n", BY_TEXT).contains("t.tsv: no pairs"));
+        assert!(words("x\tapple\nfine\tpear\nnothing\n", BY_TEXT).contains("t.tsv:3: no TAB"));
+        assert!(words("\tapple", BY_TEXT).contains("t.tsv:1: the query is empty"));
+        assert!(words("x\t", BY_TEXT).contains("t.tsv:1: the key is empty"));
+        let missing = words("x\tapple\ny\tplum\nz\tfig", BY_TEXT);
+        assert!(
+            missing.contains("t.tsv:2") && missing.contains("plum") && missing.contains("2 of 3"),
+            "{missing}"
+        );
+        let rows = Columns {
+            query: QueryColumn::Row { of: 2 },
+            key: KeyColumn::Id,
+            skip_missing: false,
+        };
+        assert!(words("0\ta\n2\tb", rows).contains("t.tsv:2: row 2"));
+        assert!(words("one\ta", rows).contains("\"one\" is not a row number"));
+    }
+
+    #[test]
+    fn missing_keys_may_be_left_out_but_not_all() {
+        let columns = Columns {
+            skip_missing: true,
+            ..BY_TEXT
+        };
+        let pairs = Pairs::parse("t", b"x\tapple\ny\tplum\n", columns, &corpus()).unwrap();
+        assert_eq!(
+            (pairs.queries.len(), pairs.pairs.len(), pairs.skipped),
+            (1, 1, 1)
+        );
+        assert!(words("y\tplum", columns).contains("1 of 1"));
+    }
+
+    #[test]
+    fn a_split_shares_no_query() {
+        let pairs = Pairs::parse(
+            "t",
+            b"x\tapple\ny\tpear\nx\tpear\nz\tapple\n",
+            BY_TEXT,
+            &corpus(),
+        )
+        .unwrap();
+        let mut turn = 0;
+        let (one, two) = pairs.split(|| {
+            turn += 1;
+            turn == 2
+        });
+        assert_eq!(
+            (one.queries, one.pairs),
+            (
+                vec!["x".to_owned(), "z".to_owned()],
+                vec![(0, 0), (0, 1), (1, 0)]
+            )
+        );
+        assert_eq!(
+            (two.queries, two.pairs),
+            (vec!["y".to_owned()], vec![(0, 1)])
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! The flags of `mopqdb-train`, which `mopqdb train` hands on.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use crate::config::{
+    Activation, JointConfig, Method, Sampling, Schedule, Select, Start, StraightThrough,
+    TrainConfig,
+};
+
+/// Learns a new model from pairs over the rows of a database. The database still answers with the old one, until
+/// `mopqdb rebuild`.
+#[derive(Debug, Parser)]
+#[command(name = "mopqdb-train", version)]
+pub struct Flags {
+    /// The database, read as it is now.
+    pub db: PathBuf,
+    /// Training pairs: query TAB key text.
+    #[arg(long)]
+    pub pairs: PathBuf,
+    /// Validation pairs; without them a tenth of the training queries is set aside (2,000 at most).
+    #[arg(long)]
+    pub valid: Option<PathBuf>,
+    /// The second column is the key itself, not its text.
+    #[arg(long)]
+    pub key_ids: bool,
+    /// Queries are vectors of this file (npy, fvecs, fbin); pairs are row number TAB key.
+    #[arg(long)]
+    pub queries: Option<PathBuf>,
+    /// Vectors of the queries of --valid; without it --queries is for both.
+    #[arg(long)]
+    pub valid_queries: Option<PathBuf>,
+    /// Leave out lines whose key is not in the database.
+    #[arg(long)]
+    pub skip_missing: bool,
+    /// A configuration in TOML; flags override it.
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+    /// The folder of the run; without it one in the database's `runs`, named by what decides the result.
+    #[arg(long)]
+    pub run: Option<PathBuf>,
+    /// Begin again, even if the same run was interrupted before.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Write the bundle to this directory and do not register it in the database.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// One JSON object on stdout in place of words.
+    #[arg(long)]
+    pub json: bool,
+    /// No progress on stderr.
+    #[arg(long)]
+    pub quiet: bool,
+
+    /// What is trained.
+    #[arg(long, value_enum)]
+    pub method: Option<Method>,
+    /// Whose keys a query is contrasted with.
+    #[arg(long, value_enum)]
+    pub sampling: Option<Sampling>,
+    /// As `cpu:4` or `cuda:0,cuda:1`.
+    #[arg(long)]
+    pub devices: Option<String>,
+    /// Seconds after which a silent device ends the run.
+    #[arg(long)]
+    pub device_timeout: Option<f64>,
+    /// How codewords are chosen.
+    #[arg(long, value_enum)]
+    pub select: Option<Select>,
+    /// Codes a row: bytes, at 256 codewords.
+    #[arg(long)]
+    pub subspaces: Option<usize>,
+    /// Codewords a subspace.
+    #[arg(long)]
+    pub codewords: Option<usize>,
+    /// Width of the learned embedding.
+    #[arg(long)]
+    pub dim: Option<usize>,
+    /// Epochs of the method's own objective.
+    #[arg(long)]
+    pub epochs: Option<usize>,
+    /// Epochs by CE(q, k) before.
+    #[arg(long)]
+    pub warmup: Option<usize>,
+    /// Epochs without gain that end the run; 0: never.
+    #[arg(long)]
+    pub patience: Option<usize>,
+    /// Pairs a device and step.
+    #[arg(long)]
+    pub batch: Option<usize>,
+    /// Learning rate of head and codebooks.
+    #[arg(long)]
+    pub lr: Option<f64>,
+    /// How the learning rate goes on.
+    #[arg(long, value_enum)]
+    pub schedule: Option<Schedule>,
+    /// Of the softmax over codewords.
+    #[arg(long)]
+    pub temperature: Option<f64>,
+    /// How the gradient passes the choice of a codeword.
+    #[arg(long, value_enum)]
+    pub straight_through: Option<StraightThrough>,
+    /// What follows the head.
+    #[arg(long, value_enum)]
+    pub activation: Option<Activation>,
+    /// Where the codewords start.
+    #[arg(long, value_enum)]
+    pub start: Option<Start>,
+    /// Weight of CE(q, k).
+    #[arg(long)]
+    pub dense_weight: Option<f64>,
+    /// Weight of the method's quantization term.
+    #[arg(long)]
+    pub weight: Option<f64>,
+    /// Where all random choices come from.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Threads of a CPU device.
+    #[arg(long, env = "MOPQDB_THREADS")]
+    pub threads: Option<usize>,
+    /// The encoder learns too; the database must hold texts.
+    #[arg(long)]
+    pub joint: bool,
+    /// Layers of the encoder that are kept and trained with --joint.
+    #[arg(long)]
+    pub layers: Option<usize>,
+    /// The weights that --joint starts from (safetensors, BERT's names).
+    #[arg(long)]
+    pub weights: Option<PathBuf>,
+}
+
+impl Flags {
+    /// The configuration: defaults, then the file, then flags.
+    pub fn train_config(&self) -> Result<TrainConfig> {
+        let mut config = match &self.config {
+            Some(path) => {
+                let text = fs::read_to_string(path)
+                    .with_context(|| format!("{}: reading", path.display()))?;
+                toml::from_str(&text)
+                    .with_context(|| format!("{}: not a configuration", path.display()))?
+            }
+            None => TrainConfig::default(),
+        };
+        fn set<T: Clone>(place: &mut T, flag: &Option<T>) {
+            if let Some(value) = flag {
+                *place = value.clone();
+            }
+        }
+        set(&mut config.method, &self.method);
+        set(&mut config.sampling, &self.sampling);
+        set(&mut config.devices, &self.devices);
+        set(&mut config.device_timeout, &self.device_timeout);
+        set(&mut config.select, &self.select);
+        set(&mut config.subspaces, &self.subspaces);
+        set(&mut config.codewords, &self.codewords);
+        set(&mut config.dim, &self.dim);
+        set(&mut config.epochs, &self.epochs);
+        set(&mut config.warmup, &self.warmup);
+        set(&mut config.patience, &self.patience);
+        set(&mut config.batch, &self.batch);
+        set(&mut config.learning_rate, &self.lr);
+        set(&mut config.schedule, &self.schedule);
+        set(&mut config.temperature, &self.temperature);
+        set(&mut config.straight_through, &self.straight_through);
+        set(&mut config.activation, &self.activation);
+        set(&mut config.start, &self.start);
+        set(&mut config.dense_weight, &self.dense_weight);
+        set(&mut config.quantization_weight, &self.weight);
+        set(&mut config.seed, &self.seed);
+        set(&mut config.threads, &self.threads);
+        if self.joint {
+            let joint = config.joint.get_or_insert_with(JointConfig::default);
+            set(&mut joint.layers, &self.layers);
+        }
+        // Without a word on it, several devices are there to be used together.
+        if self.sampling.is_none()
+            && self.config.is_none()
+            && crate::devices::count(&config.devices)? > 1
+        {
+            config.sampling = Sampling::Dcs;
+        }
+        config.check()?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(flags: &[&str]) -> TrainConfig {
+        let words = ["mopqdb-train", "db", "--pairs", "p.tsv"];
+        Flags::parse_from(words.iter().chain(flags))
+            .train_config()
+            .unwrap()
+    }
+
+    #[test]
+    fn flags_override_the_file_which_overrides_the_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        fs::write(&path, "batch = 64\nseed = 7\n").unwrap();
+        let config = config(&["--config", path.to_str().unwrap(), "--seed", "9"]);
+        assert_eq!((config.batch, config.seed, config.dim), (64, 9, 128));
+    }
+
+    #[test]
+    fn several_devices_sample_across_unless_told_otherwise() {
+        assert_eq!(config(&["--devices", "cpu:4"]).sampling, Sampling::Dcs);
+        assert_eq!(
+            config(&["--devices", "cpu:4", "--sampling", "in-batch"]).sampling,
+            Sampling::InBatch
+        );
+        assert_eq!(config(&[]).sampling, Sampling::InBatch);
+    }
+}

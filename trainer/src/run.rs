@@ -1,0 +1,159 @@
+//! The folder of a run: its configuration, its checkpoint, a line an epoch (`run.jsonl`) and a plot of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::{Checkpoint, write_whole};
+use crate::plot;
+
+/// What is told of an epoch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpochRecord {
+    /// From 1, warm-up included.
+    pub epoch: usize,
+    /// "warmup" or the method's name.
+    pub phase: String,
+    /// Mean loss of its steps.
+    pub loss: f64,
+    /// Validation recall at 10 over all keys, when it was measured.
+    pub recall: Option<f64>,
+    /// Mean number of codewords that some key uses.
+    pub used: Option<f64>,
+    /// Pairs a second.
+    pub pairs_per_second: f64,
+    /// Wall clock of the epoch, validation included.
+    pub seconds: f64,
+    /// Processor time of the run so far.
+    pub cpu_seconds: f64,
+}
+
+/// A folder on disk.
+#[derive(Debug, Clone)]
+pub struct Run {
+    dir: PathBuf,
+    config: String,
+}
+
+impl Run {
+    /// Opens the folder, making it if it is not there. `config` is what a checkpoint must have been written with.
+    pub fn open(dir: &Path, config: &str) -> Result<Self> {
+        fs::create_dir_all(dir)
+            .with_context(|| format!("{}: making the folder of the run", dir.display()))?;
+        let run = Self {
+            dir: dir.to_path_buf(),
+            config: config.to_owned(),
+        };
+        Ok(run)
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What an earlier, interrupted session left.
+    pub fn resume(&self) -> Result<Option<Checkpoint>> {
+        Checkpoint::read(&self.checkpoint_path(), &self.config)
+    }
+
+    /// Writes the configuration, and forgets what was there before.
+    pub fn begin(&self) -> Result<()> {
+        for name in ["run.jsonl", "run.svg", "last.safetensors"] {
+            match fs::remove_file(self.dir.join(name)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error)
+                        .with_context(|| format!("{}: removing {name}", self.dir.display()));
+                }
+                _ => {}
+            }
+        }
+        write_whole(&self.dir.join("config.toml"), self.config.as_bytes())
+    }
+
+    /// Remembers an epoch: the checkpoint first, then the line, then the plot.
+    pub fn record(&self, checkpoint: &Checkpoint, record: &EpochRecord) -> Result<()> {
+        checkpoint.write(&self.checkpoint_path(), &self.config)?;
+        // Written anew each time: a session that ended between checkpoint and line leaves no gap, no double, no half.
+        let mut records = self.records()?;
+        records.retain(|old| old.epoch < record.epoch);
+        records.push(record.clone());
+        let lines: Vec<String> = records
+            .iter()
+            .map(serde_json::to_string)
+            .collect::<Result<_, _>>()?;
+        write_whole(
+            &self.dir.join("run.jsonl"),
+            (lines.join("\n") + "\n").as_bytes(),
+        )?;
+        write_whole(&self.dir.join("run.svg"), plot::svg(&records).as_bytes())
+    }
+
+    /// The epochs so far. A line cut short by a crash is no record.
+    pub fn records(&self) -> Result<Vec<EpochRecord>> {
+        let path = self.dir.join("run.jsonl");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("{}: reading", path.display()))?;
+        Ok(text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect())
+    }
+
+    fn checkpoint_path(&self) -> PathBuf {
+        self.dir.join("last.safetensors")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn record(epoch: usize) -> EpochRecord {
+        EpochRecord {
+            epoch,
+            phase: "mopq".into(),
+            loss: 1.0 / epoch as f64,
+            recall: Some(0.1 * epoch as f64),
+            used: Some(250.0),
+            pairs_per_second: 10.0,
+            seconds: 1.0,
+            cpu_seconds: 2.0,
+        }
+    }
+
+    #[test]
+    fn the_log_has_each_epoch_once_whatever_was_interrupted() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = Run::open(dir.path(), "x = 1").unwrap();
+        run.begin().unwrap();
+        let epochs = |run: &Run| {
+            run.records()
+                .unwrap()
+                .iter()
+                .map(|r| r.epoch)
+                .collect::<Vec<_>>()
+        };
+        for epoch in 1..=3 {
+            run.record(&Checkpoint::default(), &record(epoch)).unwrap();
+        }
+        // Resumed after epoch 1: epoch 2 again replaces what followed. A torn line is dropped.
+        run.record(&Checkpoint::default(), &record(2)).unwrap();
+        assert_eq!(epochs(&run), [1, 2]);
+        let path = dir.path().join("run.jsonl");
+        let torn = fs::read_to_string(&path).unwrap() + "{\"epoch\": 3, \"ph";
+        fs::write(&path, torn).unwrap();
+        run.record(&Checkpoint::default(), &record(3)).unwrap();
+        assert_eq!(epochs(&run), [1, 2, 3]);
+        assert!(
+            fs::read_to_string(dir.path().join("run.svg"))
+                .unwrap()
+                .ends_with("</svg>\n")
+        );
+    }
+}

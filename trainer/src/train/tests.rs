@@ -1,0 +1,295 @@
+//! Whole runs on a small world in which there is something to learn: a query and its key share a topic that lies in a
+//! few directions, and differ in loud noise in the others.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::config::{Activation, Sampling, Select, Start};
+use mopqdb::Metric;
+
+const HIDDEN: usize = 24;
+const ROWS: usize = 700;
+
+struct World {
+    corpus: Corpus,
+    queries: Vec<f32>,
+    pairs: Vec<(u32, u32)>,
+    validation: Questions,
+}
+
+fn world() -> World {
+    let mut random = Random::new(5, "world", 0);
+    let (mut keys, mut queries) = (Vec::new(), Vec::new());
+    for _ in 0..ROWS {
+        let topic: Vec<f64> = (0..8).map(|_| random.normal()).collect();
+        let mut noisy = |strength: f64| -> Vec<f32> {
+            (0..HIDDEN)
+                .map(|x| match topic.get(x) {
+                    Some(topic) => (0.5 * topic + 0.1 * random.normal()) as f32,
+                    None => (strength * random.normal()) as f32,
+                })
+                .collect()
+        };
+        keys.extend(noisy(0.6));
+        queries.extend(noisy(0.6));
+    }
+    let asked = ROWS - 200;
+    let names = (0..ROWS).map(|row| row.to_string()).collect();
+    World {
+        corpus: Corpus::new(names, None, keys, HIDDEN, Metric::Ip).unwrap(),
+        validation: Questions {
+            vectors: queries[asked * HIDDEN..].to_vec(),
+            answers: (asked..ROWS).map(|row| vec![row as u32]).collect(),
+            excluded: Vec::new(),
+        },
+        pairs: (0..asked as u32).map(|row| (row, row)).collect(),
+        queries,
+    }
+}
+
+fn config() -> TrainConfig {
+    TrainConfig {
+        dim: 16,
+        subspaces: 4,
+        codewords: 16,
+        batch: 50,
+        warmup: 4,
+        epochs: 6,
+        patience: 0,
+        learning_rate: 5e-3,
+        quantizer_iterations: 8,
+        ..TrainConfig::default()
+    }
+}
+
+struct StopAfter<'a> {
+    steps: usize,
+    seen: AtomicUsize,
+    stop: &'a AtomicBool,
+}
+
+impl Watch for StopAfter<'_> {
+    fn step(&mut self, _loss: f64, _pairs: usize) {
+        if self.seen.fetch_add(1, Ordering::Relaxed) + 1 == self.steps {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A run in `dir`; stopped after so many steps if given.
+fn train_in(
+    dir: &std::path::Path,
+    world: &World,
+    config: &TrainConfig,
+    stop_after: Option<usize>,
+) -> Result<Outcome> {
+    let run = Run::open(dir, &toml::to_string(config).unwrap())?;
+    let lessons = Lessons {
+        corpus: &world.corpus,
+        queries: &world.queries,
+        pairs: &world.pairs,
+        validation: &world.validation,
+    };
+    let stop = AtomicBool::new(false);
+    let mut watch = StopAfter {
+        steps: stop_after.unwrap_or(usize::MAX),
+        seen: AtomicUsize::new(0),
+        stop: &stop,
+    };
+    Trainer::new(config, &lessons, &run, &stop)?.run(&mut watch)
+}
+
+fn train(world: &World, config: &TrainConfig) -> Trained {
+    let dir = tempfile::tempdir().unwrap();
+    match train_in(dir.path(), world, config, None).unwrap() {
+        Outcome::Trained(trained) => *trained,
+        Outcome::Stopped { .. } => panic!("nobody stopped it"),
+    }
+}
+
+fn recall(trained: &Trained) -> f64 {
+    trained.report["recall"]["10"].as_f64().unwrap()
+}
+
+#[test]
+fn every_method_trains_through_one_loop_and_is_served() {
+    let world = world();
+    let opq = recall(&train(
+        &world,
+        &TrainConfig {
+            method: Method::Opq,
+            ..config()
+        },
+    ));
+    for method in [
+        Method::Pq,
+        Method::Dqn,
+        Method::Dvsq,
+        Method::Spq,
+        Method::Dpq,
+        Method::Mopq,
+    ] {
+        let weight = if method == Method::Mopq { 0.0 } else { 0.1 };
+        let config = TrainConfig {
+            method,
+            quantization_weight: weight,
+            ..config()
+        };
+        let found = recall(&train(&world, &config));
+        println!("{method:?} {found:.3}, opq {opq:.3}");
+        // By chance it would be 10 of 700.
+        assert!(found > 0.2, "{method:?}: {found}");
+        if method == Method::Mopq {
+            assert!(found > opq, "mopq {found}, opq {opq}");
+        }
+    }
+}
+
+#[test]
+fn every_selection_start_and_activation_trains() {
+    let world = world();
+    for select in [
+        Select::L2,
+        Select::Cosine,
+        Select::Product,
+        Select::Bilinear,
+    ] {
+        for start in [Start::Uniform, Start::Kmeans, Start::Opq] {
+            let config = TrainConfig {
+                select,
+                start,
+                activation: if start == Start::Kmeans {
+                    Activation::Elu
+                } else {
+                    Activation::None
+                },
+                ..config()
+            };
+            let found = recall(&train(&world, &config));
+            println!("{select:?} {start:?} {found:.3}");
+            assert!(found > 0.1, "{select:?} {start:?}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_resumed_run_ends_with_the_same_codebook_bit_for_bit() {
+    let world = world();
+    for sampling in [Sampling::InBatch, Sampling::Dcs] {
+        let config = TrainConfig {
+            sampling,
+            devices: "cpu:2".into(),
+            batch: 40,
+            ..config()
+        };
+        let whole = train(&world, &config);
+        let dir = tempfile::tempdir().unwrap();
+        // Steps an epoch: 500 / 80 = 6. Stopped in the warm-up, in the joint epochs, and once more.
+        let mut epochs = Vec::new();
+        for stop_after in [15, 20, 7] {
+            match train_in(dir.path(), &world, &config, Some(stop_after)).unwrap() {
+                Outcome::Stopped { epochs: done } => epochs.push(done),
+                Outcome::Trained(_) => panic!("it was to be stopped"),
+            }
+        }
+        assert_eq!(epochs, [2, 5, 6]);
+        let Outcome::Trained(resumed) = train_in(dir.path(), &world, &config, None).unwrap() else {
+            panic!("nobody stopped it")
+        };
+        assert_eq!(
+            resumed.quantizer.codebook().values(),
+            whole.quantizer.codebook().values()
+        );
+        assert_eq!(
+            resumed.quantizer.head().unwrap().weight(),
+            whole.quantizer.head().unwrap().weight()
+        );
+        assert_eq!(resumed.report["recall"], whole.report["recall"]);
+        let log = std::fs::read_to_string(dir.path().join("run.jsonl")).unwrap();
+        assert_eq!(log.lines().count(), 10);
+    }
+}
+
+#[test]
+fn the_seed_decides() {
+    let world = world();
+    let of = |seed| {
+        train(&world, &TrainConfig { seed, ..config() })
+            .quantizer
+            .codebook()
+            .values()
+            .to_vec()
+    };
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn the_best_epoch_is_kept_and_patience_ends_the_run() {
+    let world = world();
+    let dir = tempfile::tempdir().unwrap();
+    // A rate at which it gets worse soon.
+    let config = TrainConfig {
+        learning_rate: 0.3,
+        warmup: 1,
+        epochs: 30,
+        patience: 2,
+        ..config()
+    };
+    let Outcome::Trained(trained) = train_in(dir.path(), &world, &config, None).unwrap() else {
+        panic!("nobody stopped it")
+    };
+    let run = Run::open(dir.path(), "").unwrap();
+    let records = run.records().unwrap();
+    let best = records.iter().filter_map(|r| r.recall).fold(0.0, f64::max);
+    assert!(records.len() < 31, "{}", records.len());
+    assert!((recall(&trained) - best).abs() < 1e-12);
+}
+
+#[test]
+fn what_cannot_be_trained_is_refused_in_words() {
+    let mut world = world();
+    let words = |world: &World, config: &TrainConfig| {
+        let dir = tempfile::tempdir().unwrap();
+        format!(
+            "{:#}",
+            train_in(dir.path(), world, config, None).unwrap_err()
+        )
+    };
+    let config = config();
+    let diverging = TrainConfig {
+        learning_rate: 1e30,
+        ..config.clone()
+    };
+    assert!(
+        words(&world, &diverging).contains("the loss is"),
+        "{}",
+        words(&world, &diverging)
+    );
+    let many = TrainConfig {
+        codewords: 256,
+        ..config.clone()
+    };
+    world.corpus = Corpus::new(
+        (0..100).map(|row| row.to_string()).collect(),
+        None,
+        world.corpus.vectors[..100 * HIDDEN].to_vec(),
+        HIDDEN,
+        Metric::Ip,
+    )
+    .unwrap();
+    world.pairs.truncate(50);
+    world.validation = Questions::default();
+    assert!(words(&world, &many).contains("256 codewords are more than the 100 rows"));
+    world.pairs.truncate(1);
+    assert!(words(&world, &config).contains("1 pairs are too few"));
+}
+
+#[test]
+fn without_validation_the_last_epoch_is_taken() {
+    let mut world = world();
+    world.validation = Questions::default();
+    let trained = train(&world, &config());
+    assert!(trained.report.get("recall").is_none());
+    assert_eq!(trained.report["epochs"], 10);
+}
