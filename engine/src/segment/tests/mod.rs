@@ -1,6 +1,7 @@
 //! What the files of a segment promise, whole and damaged.
 
 mod damage;
+mod faults;
 mod fixtures;
 mod round_trip;
 
