@@ -1,9 +1,9 @@
 //! The packed codes of a segment under one model, in the order in which the kernels read them.
 
-use super::RowsHash;
 use super::file::SegmentFile;
 use super::names::{FileName, ShortId};
 use super::output::Output;
+use super::{RowsFile, RowsHash};
 use crate::files::Files;
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
 use crate::quantizer::{Bits, CodeShape};
@@ -179,6 +179,17 @@ impl CodesFile {
     /// What the file is about.
     pub fn meta(&self) -> &CodesMeta {
         &self.meta
+    }
+
+    /// That the file was made from these rows; `Corrupt` otherwise.
+    pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
+        let CodesMeta {
+            segment,
+            rows_hash,
+            rows: count,
+            ..
+        } = self.meta;
+        (self.file).expect_rows((segment, rows_hash, count), rows)
     }
 
     /// Where it is.

@@ -2,9 +2,10 @@
 
 use super::mmap::Mapping;
 use super::names::FileName;
+use super::{RowsFile, RowsHash};
 use crate::files::Files;
 use crate::format::{Check, Container, Decode, FormatError, Kind, Part, Section, Take};
-use crate::{Error, Result};
+use crate::{Error, Result, SegmentId};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -93,6 +94,22 @@ impl SegmentFile {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A file made from rows is read with no others.
+    pub(super) fn expect_rows(
+        &self,
+        made_from: (SegmentId, RowsHash, u32),
+        rows: &RowsFile,
+    ) -> Result<()> {
+        let given = (rows.meta().segment, rows.hash(), rows.summary().rows);
+        if made_from == given {
+            return Ok(());
+        }
+        let tell =
+            |(segment, hash, rows)| format!("{rows} rows of segment {segment} with hash {hash}");
+        let what = format!("made from {}, not {}", tell(made_from), tell(given));
+        Err(Error::corrupt(&self.path, Section::Meta.name(), 0, what))
     }
 
     /// Every damaged chunk.

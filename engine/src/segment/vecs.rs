@@ -1,9 +1,9 @@
 //! One encoder's output for the texts of a segment.
 
-use super::RowsHash;
 use super::file::SegmentFile;
 use super::names::{FileName, ShortId};
 use super::output::Output;
+use super::{RowsFile, RowsHash};
 use crate::files::Files;
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
 use crate::{Error, Result, SegmentId};
@@ -120,6 +120,17 @@ impl VecsFile {
     /// What the file is about.
     pub fn meta(&self) -> &VecsMeta {
         &self.meta
+    }
+
+    /// That the file was made from these rows; `Corrupt` otherwise.
+    pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
+        let VecsMeta {
+            segment,
+            rows_hash,
+            rows: count,
+            ..
+        } = self.meta;
+        (self.file).expect_rows((segment, rows_hash, count), rows)
     }
 
     /// Where it is.

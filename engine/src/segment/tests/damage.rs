@@ -276,6 +276,34 @@ fn a_file_under_the_name_of_another_is_refused() {
     );
 }
 
+#[test]
+fn codes_and_vecs_are_read_with_their_own_rows_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: Vec<_> = (0..10)
+        .map(|i| (Seq(i), format!("{i}"), vec![0.5]))
+        .collect();
+    let rows = RowsFile::open(&DISK, &write_vectors(dir.path(), 1, &rows).0).unwrap();
+    let vecs = VecsFile::open(&DISK, &write_vecs(dir.path(), 10, 1)).unwrap();
+    let codes = CodesFile::open(&DISK, &write_codes(dir.path(), 10, 1, 2)).unwrap();
+    for refused in [vecs.expect_rows(&rows), codes.expect_rows(&rows)] {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::Corrupt(_)), "{refused}");
+        assert!(
+            refused.to_string().contains("with hash 123456789abcdef0"),
+            "{refused}"
+        );
+    }
+    let meta = CodesMeta {
+        rows_hash: rows.hash(),
+        ..*codes.meta()
+    };
+    let mut writer = CodesWriter::create(disk(), codes.path(), meta).unwrap();
+    writer.push_blocks(&[0; 64]).unwrap();
+    writer.finish(&code_stats(&meta)).unwrap();
+    let codes = CodesFile::open(&DISK, codes.path()).unwrap();
+    codes.expect_rows(&rows).unwrap();
+}
+
 /// Gives a file whose bytes were changed checksums that agree, as one who means harm would; `false` if its frame is
 /// too broken for that.
 fn sign(bytes: &mut [u8]) -> bool {
