@@ -6,9 +6,9 @@ use mopqdb_trainer::clock::cpu_seconds;
 use mopqdb_trainer::config::{Activation, Sampling, StraightThrough, TrainConfig};
 use mopqdb_trainer::devices::Gather;
 use mopqdb_trainer::methods::Objective;
-use mopqdb_trainer::model::Model;
 use mopqdb_trainer::model::codebook::{Selection, SoftCodebook};
 use mopqdb_trainer::model::head::Head;
+use mopqdb_trainer::model::{Input, Model};
 use mopqdb_trainer::random::Random;
 use mopqdb_trainer::replica::{Rates, Replica, Slice};
 use tch::Tensor;
@@ -25,11 +25,13 @@ fn main() -> anyhow::Result<()> {
     };
     let rows = 512;
     let slice = Slice {
-        queries: normal(&[rows, 384], 0.05),
-        keys: normal(&[rows, 384], 0.05),
+        queries: Input::Vectors(normal(&[rows, 384], 0.05)),
+        keys: Input::Vectors(normal(&[rows, 384], 0.05)),
+        rows,
         key_ids: Some(Tensor::arange(rows, (tch::Kind::Int64, tch::Device::Cpu))),
     };
     let model = Model {
+        encoder: None,
         head: Head::new(
             &normal(&[128, 384], 0.3),
             &normal(&[128], 0.1),

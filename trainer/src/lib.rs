@@ -17,6 +17,7 @@ pub mod embeddings;
 pub mod evaluate;
 pub mod export;
 pub mod flags;
+pub mod joint;
 pub mod loss;
 pub mod methods;
 pub mod model;

@@ -7,16 +7,18 @@ use crate::adam::{AdamConfig, Moments};
 use crate::config::Sampling;
 use crate::devices::Gather;
 use crate::methods::Objective;
-use crate::model::{Group, Model};
+use crate::model::{Group, Input, Model};
 use crate::sampling::Contrast;
 
 /// What one device sees of a step.
 #[derive(Debug)]
 pub struct Slice {
-    /// What is embedded for the queries (rows, hidden).
-    pub queries: Tensor,
-    /// What is embedded for their keys (rows, hidden).
-    pub keys: Tensor,
+    /// The queries.
+    pub queries: Input,
+    /// Their keys, as many.
+    pub keys: Input,
+    /// How many.
+    pub rows: i64,
     /// Key ids of the whole batch in device order (devices * rows); `None`: collisions count as negatives.
     pub key_ids: Option<Tensor>,
 }
@@ -64,12 +66,8 @@ impl Replica {
 
     /// The gradient of the whole batch's loss, the same on every device, and this device's share of the loss.
     pub fn gradients(&self, gather: &Gather, slice: &Slice) -> Result<(Vec<Tensor>, f64)> {
-        let rows = slice.queries.size()[0];
-        // One pass over the head for both: it is shared.
-        let embedded = self
-            .model
-            .head
-            .forward(&Tensor::cat(&[&slice.queries, &slice.keys], 0));
+        let rows = slice.rows;
+        let embedded = self.model.embed(&[&slice.queries, &slice.keys]);
         let (q, k) = (embedded.narrow(0, 0, rows), embedded.narrow(0, rows, rows));
         let contrast = Contrast::new(self.sampling, gather, rows, slice.key_ids.as_ref());
         let loss = self

@@ -1,6 +1,7 @@
 //! The loop: warm-up by CE(q, k), start of the codewords, epochs of the method's own objective; after each, the recall
 //! over all keys, the checkpoint, the line in the log.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ use crate::devices::{self, Fleet, Seat};
 use crate::evaluate::{CodeReport, Encoded, Places, Questions, dense_places, usage};
 use crate::export;
 use crate::methods::Objective;
-use crate::model::Model;
+use crate::model::bert::{Bert, BertShape, Tokens, write_weights};
+use crate::model::{Input, Model};
 use crate::random::Random;
 use crate::replica::{Rates, Replica, Slice};
 use crate::run::{EpochRecord, Run};
@@ -37,6 +39,23 @@ pub struct Lessons<'a> {
     pub pairs: &'a [(u32, u32)],
     /// What decides which epoch is best; none: the last one is.
     pub validation: &'a Questions,
+    /// Where the encoder learns too; all vectors above are then of the encoder that it starts from.
+    pub texts: Option<&'a Texts>,
+}
+
+/// What an encoder that learns reads.
+#[derive(Debug)]
+pub struct Texts {
+    /// How the encoder is built.
+    pub shape: BertShape,
+    /// What it starts from.
+    pub weights: Vec<(String, Tensor)>,
+    /// Token ids of the training queries.
+    pub queries: Arc<Vec<Vec<u32>>>,
+    /// Of all keys.
+    pub keys: Arc<Vec<Vec<u32>>>,
+    /// Of the validation queries.
+    pub validation: Vec<Vec<u32>>,
 }
 
 /// Who watches a run.
@@ -64,6 +83,8 @@ pub struct Trained {
     pub quantizer: Quantizer,
     /// The epoch it is of, and all its numbers.
     pub report: serde_json::Value,
+    /// The encoder's weights as a safetensors file, where it learned too.
+    pub encoder: Option<Vec<u8>>,
 }
 
 impl Trained {
@@ -140,7 +161,6 @@ pub struct Trainer<'a> {
     run: &'a Run,
     stop: &'a AtomicBool,
     scanner: Scanner,
-    keys: Tensor,
     fleet: Fleet<Job, Answer>,
     /// Pairs a device and step: the configured batch, or fewer where there are too few pairs.
     rows: usize,
@@ -168,27 +188,41 @@ impl<'a> Trainer<'a> {
             config.codewords,
             rows.min(256)
         );
-        let hidden = lessons.corpus.hidden as i64;
-        let keys = Tensor::from_slice(&lessons.corpus.vectors).view([-1, hidden]);
-        let queries = Tensor::from_slice(lessons.queries).view([-1, hidden]);
+        ensure!(
+            config.joint.is_some() == lessons.texts.is_some(),
+            "an encoder that learns needs texts"
+        );
+        let material = match lessons.texts {
+            None => {
+                let of = |vectors: &[f32]| {
+                    Tensor::from_slice(vectors).view([-1, lessons.corpus.hidden as i64])
+                };
+                Material::Vectors {
+                    queries: of(lessons.queries),
+                    keys: of(&lessons.corpus.vectors),
+                }
+            }
+            Some(texts) => Material::Texts {
+                queries: Arc::clone(&texts.queries),
+                keys: Arc::clone(&texts.keys),
+            },
+        };
         // A tensor may go to another thread but not be looked at by two: each device takes its own from here.
-        let shared = Arc::new(std::sync::Mutex::new((queries, keys.shallow_clone())));
+        let shared = Arc::new(std::sync::Mutex::new(material));
+        let bert = lessons.texts.map(|texts| texts.shape.clone());
         let settings = config.clone();
         let timeout = Duration::from_secs_f64(config.device_timeout);
         let fleet = Fleet::start(&devices, timeout, move |seat: Seat| {
             tch::set_num_threads(settings.threads as i32);
-            let (queries, keys) = {
-                let shared = shared.lock().expect("nobody panics with it");
-                (
-                    shared.0.to_device(seat.device),
-                    shared.1.to_device(seat.device),
-                )
-            };
+            let material = shared
+                .lock()
+                .expect("nobody panics with it")
+                .on(seat.device);
             let mut worker = Worker {
                 config: settings.clone(),
                 seat,
-                queries,
-                keys,
+                material,
+                bert: bert.clone(),
                 replica: None,
             };
             Ok(move |job| worker.work(job))
@@ -199,7 +233,6 @@ impl<'a> Trainer<'a> {
             run,
             stop,
             scanner: Scanner::new(config.threads)?,
-            keys,
             rows: config.batch.min(pairs / devices.len()),
             fleet,
         })
@@ -221,11 +254,7 @@ impl<'a> Trainer<'a> {
             }
             None => {
                 self.run.begin()?;
-                let head = start::head(&self.keys, self.config)?;
-                fresh(&Model {
-                    head,
-                    codebook: None,
-                })
+                fresh(&self.start()?)
             }
         };
         let spent_before = checkpoint.progress.cpu_seconds;
@@ -236,8 +265,10 @@ impl<'a> Trainer<'a> {
             if joint && !checkpoint.values.iter().any(|(name, _)| name == "codebook") {
                 watch.note("starting the codewords");
                 let model = self.restore(&checkpoint.values, &checkpoint.constants)?;
-                let (head, codebook) = start::codebook(&model.head, &self.keys, self.config)?;
+                let keys = self.seen(&model).keys_tensor();
+                let (head, codebook) = start::codebook(&model.head, &keys, self.config)?;
                 let model = Model {
+                    encoder: model.encoder,
                     head,
                     codebook: Some(codebook),
                 };
@@ -295,6 +326,53 @@ impl<'a> Trainer<'a> {
         watch.note("quantizing and evaluating");
         let trained = self.finish(&checkpoint)?;
         Ok(Outcome::Trained(Box::new(trained)))
+    }
+
+    /// The encoder as given, the head from its vectors, no codewords yet.
+    fn start(&self) -> Result<Model> {
+        let encoder = match self.lessons.texts {
+            Some(texts) => Some(Bert::new(&texts.shape, &texts.weights)?),
+            None => None,
+        };
+        let hidden = self.lessons.corpus.hidden as i64;
+        // An encoder cut to its first layers gives other vectors than the whole: those are what the head starts from.
+        let keys = match (&encoder, self.lessons.texts) {
+            (Some(encoder), Some(texts)) => encode(encoder, &texts.keys),
+            _ => Tensor::from_slice(&self.lessons.corpus.vectors).view([-1, hidden]),
+        };
+        let head = start::head(&keys, self.config)?;
+        Ok(Model {
+            encoder,
+            head,
+            codebook: None,
+        })
+    }
+
+    /// Keys and validation queries as this model's encoder sees them.
+    fn seen(&self, model: &Model) -> Seen<'_> {
+        match (&model.encoder, self.lessons.texts) {
+            (Some(encoder), Some(texts)) => {
+                let stored = |texts: &[Vec<u32>]| {
+                    let mut vectors = export::floats(&encode(encoder, texts));
+                    mopqdb::encoder::round_to_f16(&mut vectors);
+                    vectors
+                };
+                let questions = Questions {
+                    vectors: stored(&texts.validation),
+                    ..self.lessons.validation.clone()
+                };
+                Seen {
+                    keys: Cow::Owned(stored(&texts.keys)),
+                    questions: Cow::Owned(questions),
+                    hidden: texts.shape.config.hidden,
+                }
+            }
+            _ => Seen {
+                keys: Cow::Borrowed(&self.lessons.corpus.vectors),
+                questions: Cow::Borrowed(self.lessons.validation),
+                hidden: self.lessons.corpus.hidden,
+            },
+        }
     }
 
     fn patience_is_over(&self, checkpoint: &Checkpoint) -> bool {
@@ -436,51 +514,33 @@ impl<'a> Trainer<'a> {
     }
 
     fn restore(&self, values: &Named, constants: &Named) -> Result<Model> {
-        Model::restore(values, constants, self.config, Device::Cpu)
+        let bert = self.lessons.texts.map(|texts| &texts.shape);
+        Model::restore(values, constants, self.config, bert, Device::Cpu)
     }
 
     /// Validation recall at 10 and mean codeword use, as they would be served.
     fn validate(&self, checkpoint: &Checkpoint) -> Result<(Option<f64>, Option<f64>)> {
-        let questions = self.lessons.validation;
         let model = self.restore(&checkpoint.values, &checkpoint.constants)?;
+        let seen = self.seen(&model);
         let Some(codebook) = &model.codebook else {
-            if questions.is_empty() {
-                return Ok((None, None));
-            }
-            return Ok((Some(self.dense_recall(&model, questions, &[10])[0]), None));
+            let asked = !seen.questions.is_empty();
+            return Ok((asked.then(|| seen.dense_recall(&model, &[10])[0]), None));
         };
-        let quantizer = export::quantizer(
-            &model.head,
-            codebook,
-            self.config.method,
-            self.lessons.corpus.metric,
-        )?;
-        let encoded = Encoded::new(
-            &quantizer,
-            &self.lessons.corpus.vectors,
-            self.config.threads,
-        )?;
+        let metric = self.lessons.corpus.metric;
+        let quantizer = export::quantizer(&model.head, codebook, self.config.method, metric)?;
+        let encoded = Encoded::new(&quantizer, &seen.keys, self.config.threads)?;
         let shape = quantizer.shape();
         let (used, _) = usage(&encoded.codes, shape.subspaces(), shape.codewords());
         let used = used.iter().sum::<usize>() as f64 / used.len() as f64;
-        let recall = match questions.is_empty() {
+        let recall = match seen.questions.is_empty() {
             true => None,
             false => Some(
                 encoded
-                    .places(&quantizer, questions, &self.scanner, 10)?
+                    .places(&quantizer, &seen.questions, &self.scanner, 10)?
                     .recall(10),
             ),
         };
         Ok((recall, Some(used)))
-    }
-
-    /// Recall of the head's whole vectors.
-    fn dense_recall(&self, model: &Model, questions: &Questions, at: &[usize]) -> Vec<f64> {
-        let vectors =
-            Tensor::from_slice(&questions.vectors).view([-1, self.lessons.corpus.hidden as i64]);
-        let embed = |x: &Tensor| tch::no_grad(|| model.head.forward(x));
-        let places = dense_places(&embed(&self.keys), &embed(&vectors), questions);
-        at.iter().map(|&n| places.recall(n)).collect()
     }
 
     /// The best epoch's model as it is served, and its numbers.
@@ -492,18 +552,19 @@ impl<'a> Trainer<'a> {
         };
         let model = self.restore(values, &checkpoint.constants)?;
         let metric = self.lessons.corpus.metric;
+        let seen = self.seen(&model);
         let quantizer = match &model.codebook {
             Some(codebook) => export::quantizer(&model.head, codebook, self.config.method, metric)?,
             None => {
-                let (head, trained) = start::quantize_after(&model.head, &self.keys, self.config)?;
+                let (head, trained) =
+                    start::quantize_after(&model.head, &seen.keys_tensor(), self.config)?;
                 export::with_codebook(&head, &trained, metric)?
             }
         };
-        let keys = &self.lessons.corpus.vectors;
-        let encoded = Encoded::new(&quantizer, keys, self.config.threads)?;
-        let codes = CodeReport::new(&quantizer, keys, &encoded.codes)?;
+        let encoded = Encoded::new(&quantizer, &seen.keys, self.config.threads)?;
+        let codes = CodeReport::new(&quantizer, &seen.keys, &encoded.codes)?;
         let at = [10, 50, 100];
-        let questions = self.lessons.validation;
+        let questions = &*seen.questions;
         let mut report = json!({
             "rows": self.lessons.corpus.rows(),
             "pairs": self.lessons.pairs.len(),
@@ -514,14 +575,22 @@ impl<'a> Trainer<'a> {
         });
         if !questions.is_empty() {
             let places = encoded.places(&quantizer, questions, &self.scanner, 100)?;
-            let dense = self.dense_recall(&model, questions, &at);
+            let dense = seen.dense_recall(&model, &at);
             report["validation_queries"] = json!(questions.len());
             for (n, dense) in at.iter().zip(dense) {
                 report["recall"][n.to_string()] = json!(places.recall(*n));
                 report["unquantized_recall"][n.to_string()] = json!(dense);
             }
         }
-        Ok(Trained { quantizer, report })
+        let encoder = match &model.encoder {
+            Some(_) => Some(write_weights(values)?),
+            None => None,
+        };
+        Ok(Trained {
+            quantizer,
+            report,
+            encoder,
+        })
     }
 }
 
@@ -567,12 +636,109 @@ pub fn method_name(method: Method) -> String {
         .expect("a name")
 }
 
+/// Stored vectors as a model's encoder gives them.
+struct Seen<'a> {
+    /// (rows, hidden)
+    keys: Cow<'a, [f32]>,
+    questions: Cow<'a, Questions>,
+    hidden: usize,
+}
+
+impl Seen<'_> {
+    fn keys_tensor(&self) -> Tensor {
+        Tensor::from_slice(&self.keys).view([-1, self.hidden as i64])
+    }
+
+    /// Recall of the head's whole vectors.
+    fn dense_recall(&self, model: &Model, at: &[usize]) -> Vec<f64> {
+        let queries = Tensor::from_slice(&self.questions.vectors).view([-1, self.hidden as i64]);
+        let embed = |x: &Tensor| tch::no_grad(|| model.head.forward(x));
+        let places = dense_places(
+            &embed(&self.keys_tensor()),
+            &embed(&queries),
+            &self.questions,
+        );
+        at.iter().map(|&n| places.recall(n)).collect()
+    }
+}
+
+/// Pooled vectors of texts (texts, hidden); a batch holds texts of like length.
+pub fn encode(encoder: &Bert, texts: &[Vec<u32>]) -> Tensor {
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|&text| texts[text].len());
+    tch::no_grad(|| {
+        let parts: Vec<Tensor> = order
+            .chunks(64)
+            .map(|some| {
+                let ids: Vec<&[u32]> = some.iter().map(|&text| texts[text].as_slice()).collect();
+                encoder.forward(&Tokens::pad(&ids, Device::Cpu))
+            })
+            .collect();
+        let mut back = vec![0i64; texts.len()];
+        for (place, &text) in order.iter().enumerate() {
+            back[text] = place as i64;
+        }
+        Tensor::cat(&parts, 0).index_select(0, &Tensor::from_slice(&back))
+    })
+}
+
+/// What a device draws its slices from.
+enum Material {
+    Vectors {
+        queries: Tensor,
+        keys: Tensor,
+    },
+    Texts {
+        queries: Arc<Vec<Vec<u32>>>,
+        keys: Arc<Vec<Vec<u32>>>,
+    },
+}
+
+impl Material {
+    fn on(&self, device: Device) -> Self {
+        match self {
+            Self::Vectors { queries, keys } => Self::Vectors {
+                queries: queries.to_device(device),
+                keys: keys.to_device(device),
+            },
+            Self::Texts { queries, keys } => Self::Texts {
+                queries: Arc::clone(queries),
+                keys: Arc::clone(keys),
+            },
+        }
+    }
+
+    /// The queries and keys of some pairs.
+    fn pick(&self, queries: &[i64], keys: &[i64], device: Device) -> (Input, Input) {
+        let rows = |from: &Tensor, rows: &[i64]| {
+            Input::Vectors(from.index_select(0, &Tensor::from_slice(rows).to_device(device)))
+        };
+        let texts = |from: &[Vec<u32>], rows: &[i64]| {
+            let ids: Vec<&[u32]> = rows
+                .iter()
+                .map(|&row| from[row as usize].as_slice())
+                .collect();
+            Input::Tokens(Tokens::pad(&ids, device))
+        };
+        match self {
+            Self::Vectors {
+                queries: q,
+                keys: k,
+            } => (rows(q, queries), rows(k, keys)),
+            Self::Texts {
+                queries: q,
+                keys: k,
+            } => (texts(q, queries), texts(k, keys)),
+        }
+    }
+}
+
 /// What runs in a device's thread.
 struct Worker {
     config: TrainConfig,
+    bert: Option<BertShape>,
     seat: Seat,
-    queries: Tensor,
-    keys: Tensor,
+    material: Material,
     replica: Option<Replica>,
 }
 
@@ -585,12 +751,11 @@ impl Worker {
             }
             Job::Step(step) => {
                 let device = self.seat.device;
-                let rows_of = |from: &Tensor, rows: &[i64]| {
-                    from.index_select(0, &Tensor::from_slice(rows).to_device(device))
-                };
+                let (queries, keys) = self.material.pick(&step.queries, &step.keys, device);
                 let slice = Slice {
-                    queries: rows_of(&self.queries, &step.queries),
-                    keys: rows_of(&self.keys, &step.keys),
+                    queries,
+                    keys,
+                    rows: step.keys.len() as i64,
                     key_ids: step
                         .key_ids
                         .map(|ids| Tensor::from_slice(&ids).to_device(device)),
@@ -612,7 +777,13 @@ impl Worker {
 
     fn restore(&self, load: Load) -> Result<Replica> {
         let device = self.seat.device;
-        let model = Model::restore(&load.values, &load.constants, &self.config, device)?;
+        let model = Model::restore(
+            &load.values,
+            &load.constants,
+            &self.config,
+            self.bert.as_ref(),
+            device,
+        )?;
         let adam = AdamConfig {
             beta1: self.config.beta1,
             beta2: self.config.beta2,

@@ -17,7 +17,9 @@ pub use options::EncoderOptions;
 pub use spec::{EncoderSpec, Inputs, MAX_TOKENS, Pooling, Side};
 
 #[cfg(feature = "onnx")]
-pub use onnx::{EncoderFiles, GraphInfo, OnnxEncoder, Port, inspect, locate_onnxruntime};
+pub use onnx::{
+    EncoderFiles, GraphInfo, OnnxEncoder, Port, SideTokenizer, inspect, locate_onnxruntime,
+};
 
 use crate::error::Result;
 use half::f16;

@@ -42,6 +42,9 @@ struct Flags {
     /// Seeds 1 to this.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
+    /// Only the runs whose names begin so.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Only print the tables of what has been run.
     #[arg(long)]
     report: bool,
@@ -85,6 +88,10 @@ fn main() -> Result<()> {
                 for experiment in
                     systems::experiments(table, flags.seeds, &flags.out.join(name), &shared)?
                 {
+                    let wanted = |start: &String| experiment.name.starts_with(start.as_str());
+                    if !flags.only.is_empty() && !flags.only.iter().any(wanted) {
+                        continue;
+                    }
                     if set.is_none() && !result_path(&flags.out.join(name), &experiment).exists() {
                         set = Some(Set::load(
                             &flags.data.join(name),
@@ -121,6 +128,7 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
         queries: &set.queries,
         pairs: &set.pairs,
         validation: &set.validation,
+        texts: None,
     };
     let outcome = Trainer::new(config, &lessons, &run, &STOP)?.run(&mut Lines)?;
     let Outcome::Trained(trained) = outcome else {

@@ -38,9 +38,19 @@ pub(crate) const SELECTIONS: [(&str, Select); 4] = [
     ("bilinear", Select::Bilinear),
 ];
 
-/// The nine systems, in the paper's order, by folder name.
-pub(crate) const SYSTEMS: [&str; 9] = [
-    "pq", "opq", "dqn", "dvsq", "spq", "dpq", "mopq-b", "mopq-ncs", "mopq-dcs",
+/// The nine systems, in the paper's order, by folder name; then two on one device with the whole batch to itself.
+pub(crate) const SYSTEMS: [&str; 11] = [
+    "pq",
+    "opq",
+    "dqn",
+    "dvsq",
+    "spq",
+    "dpq",
+    "mopq-b",
+    "mopq-ncs",
+    "mopq-dcs",
+    "opq-one",
+    "mopq-b-one",
 ];
 
 /// The runs of a table, those first that others need to choose by.
@@ -117,7 +127,13 @@ pub(crate) fn experiments(
 }
 
 fn base(shared: &toml::Table) -> Result<TrainConfig> {
-    toml::Table::try_from(TrainConfig::default())
+    // Four devices for all systems, so that in-batch, NCS and DCS differ in their negatives alone.
+    let default = TrainConfig {
+        devices: "cpu:4".into(),
+        batch: 128,
+        ..TrainConfig::default()
+    };
+    toml::Table::try_from(default)
         .map(|mut table| {
             table.extend(shared.clone());
             table
@@ -126,11 +142,11 @@ fn base(shared: &toml::Table) -> Result<TrainConfig> {
         .context("--with")
 }
 
-/// All systems see as many pairs a step: the devices' batches together are one batch of a device alone.
+/// All systems see as many pairs a step.
 fn of_system(system: &str, base: &TrainConfig) -> TrainConfig {
     let (method, sampling) = match system {
         "pq" => (Method::Pq, Sampling::InBatch),
-        "opq" => (Method::Opq, Sampling::InBatch),
+        "opq" | "opq-one" => (Method::Opq, Sampling::InBatch),
         "dqn" => (Method::Dqn, Sampling::InBatch),
         "dvsq" => (Method::Dvsq, Sampling::InBatch),
         "spq" => (Method::Spq, Sampling::InBatch),
@@ -139,11 +155,16 @@ fn of_system(system: &str, base: &TrainConfig) -> TrainConfig {
         "mopq-dcs" => (Method::Mopq, Sampling::Dcs),
         _ => (Method::Mopq, Sampling::InBatch),
     };
-    TrainConfig {
+    let mut config = TrainConfig {
         method,
         sampling,
         ..base.clone()
+    };
+    if system.ends_with("-one") {
+        config.batch = base.batch * mopqdb_trainer::devices::count(&base.devices).unwrap_or(1);
+        config.devices = "cpu:1".into();
     }
+    config
 }
 
 pub(crate) fn weighted(config: &TrainConfig) -> bool {

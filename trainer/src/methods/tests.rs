@@ -9,9 +9,9 @@ use super::*;
 use crate::adam::AdamConfig;
 use crate::config::{Activation, ProbabilityTerm, Sampling, StraightThrough};
 use crate::devices::{Fleet, Gather, parse};
-use crate::model::Model;
 use crate::model::codebook::Selection;
 use crate::model::head::Head;
+use crate::model::{Input, Model};
 use crate::replica::{Rates, Replica, Slice};
 use crate::testing::{max_difference, random_tensor, relative};
 
@@ -49,6 +49,7 @@ fn replica(objective: Objective, sampling: Sampling) -> Replica {
         Activation::Elu,
     );
     let model = Model {
+        encoder: None,
         head,
         codebook: Some(book()),
     };
@@ -78,8 +79,9 @@ fn over_devices(objective: Objective, sampling: Sampling) -> Vec<(Vec<Tensor>, f
     .unwrap();
     let (queries, keys, ids) = batch();
     let slices = (0..DEVICES).map(|device| Slice {
-        queries: queries.narrow(0, device * ROWS, ROWS),
-        keys: keys.narrow(0, device * ROWS, ROWS),
+        queries: Input::Vectors(queries.narrow(0, device * ROWS, ROWS)),
+        keys: Input::Vectors(keys.narrow(0, device * ROWS, ROWS)),
+        rows: ROWS,
         key_ids: Some(ids.copy()),
     });
     fleet.run(slices.collect()).unwrap()
@@ -204,8 +206,9 @@ fn replicas_take_the_same_steps() {
     let (queries, keys, _) = batch();
     for _ in 0..3 {
         let slices = (0..3).map(|device| Slice {
-            queries: queries.narrow(0, device * ROWS, ROWS),
-            keys: keys.narrow(0, device * ROWS, ROWS),
+            queries: Input::Vectors(queries.narrow(0, device * ROWS, ROWS)),
+            keys: Input::Vectors(keys.narrow(0, device * ROWS, ROWS)),
+            rows: ROWS,
             key_ids: None,
         });
         let after = fleet.run(slices.collect()).unwrap();

@@ -1,11 +1,13 @@
 //! What is trained: an optional [`bert`] encoder, a linear [`head`], a [`codebook`].
 
+pub mod bert;
 pub mod codebook;
 pub mod head;
 
 use anyhow::{Context, Result};
 use tch::{Device, Tensor};
 
+use self::bert::{Bert, BertShape, Tokens};
 use self::codebook::{Selection, SoftCodebook};
 use self::head::Head;
 use crate::config::{Method, Select, TrainConfig};
@@ -30,9 +32,20 @@ pub struct Parameter {
     pub tensor: Tensor,
 }
 
-/// Head and codewords; the codewords only once they have started.
+/// What is embedded.
+#[derive(Debug)]
+pub enum Input {
+    /// The vectors of a frozen encoder (rows, hidden).
+    Vectors(Tensor),
+    /// Texts, for an encoder that learns.
+    Tokens(Tokens),
+}
+
+/// Encoder, head and codewords; the codewords only once they have started.
 #[derive(Debug)]
 pub struct Model {
+    /// Token ids -> hidden, where the encoder learns too.
+    pub encoder: Option<Bert>,
     /// hidden -> dim.
     pub head: Head,
     /// Absent in the dense warm-up.
@@ -42,11 +55,25 @@ pub struct Model {
 impl Model {
     /// Everything that learns, in a fixed order.
     pub fn parameters(&self) -> Vec<Parameter> {
-        let mut all = self.head.parameters();
+        let mut all = self.encoder.as_ref().map_or(Vec::new(), Bert::parameters);
+        all.extend(self.head.parameters());
         if let Some(codebook) = &self.codebook {
             all.extend(codebook.parameters());
         }
         all
+    }
+
+    /// Embeddings of some inputs together (rows, dim).
+    pub fn embed(&self, inputs: &[&Input]) -> Tensor {
+        let hidden: Vec<Tensor> = inputs
+            .iter()
+            .map(|input| match (input, &self.encoder) {
+                (Input::Vectors(vectors), None) => vectors.shallow_clone(),
+                (Input::Tokens(tokens), Some(encoder)) => encoder.forward(tokens),
+                _ => unreachable!("vectors are for a frozen encoder, texts for one that learns"),
+            })
+            .collect();
+        self.head.forward(&Tensor::cat(&hidden, 0))
     }
 
     /// What learns, by name.
@@ -70,6 +97,7 @@ impl Model {
         values: &[(String, Tensor)],
         constants: &[(String, Tensor)],
         config: &TrainConfig,
+        bert: Option<&BertShape>,
         device: Device,
     ) -> Result<Self> {
         let find = |from: &[(String, Tensor)], name: &str| {
@@ -78,6 +106,18 @@ impl Model {
         };
         let value = |name: &str| {
             find(values, name).with_context(|| format!("no {name} among the parameters"))
+        };
+        let encoder = match bert {
+            None => None,
+            Some(shape) => {
+                let own = values.iter().filter_map(|(name, tensor)| {
+                    Some((
+                        name.strip_prefix(bert::PREFIX)?.to_owned(),
+                        tensor.to_device(device),
+                    ))
+                });
+                Some(Bert::new(shape, &own.collect::<Vec<_>>())?)
+            }
         };
         let mut head = Head::new(
             &value("head.weight")?,
@@ -103,7 +143,11 @@ impl Model {
                 ))
             }
         };
-        Ok(Self { head, codebook })
+        Ok(Self {
+            encoder,
+            head,
+            codebook,
+        })
     }
 }
 

@@ -89,6 +89,7 @@ fn train_in(
         queries: &world.queries,
         pairs: &world.pairs,
         validation: &world.validation,
+        texts: None,
     };
     let stop = AtomicBool::new(false);
     let mut watch = StopAfter {

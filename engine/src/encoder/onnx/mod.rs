@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use batch::{Batch, WINDOW, batches};
 use crossbeam::channel;
 use session::{Graph, GraphSource};
-use tokenize::SideTokenizer;
+pub use tokenize::SideTokenizer;
 
 /// Where an encoder's files come from. Graphs are asked for again whenever another session is made.
 pub struct EncoderFiles {

@@ -15,7 +15,7 @@ use tokenizers::{
 const BYTES_PER_TOKEN: usize = 64;
 
 /// Texts of one side into token ids.
-pub(super) struct SideTokenizer {
+pub struct SideTokenizer {
     tokenizer: Tokenizer,
     prefix: String,
     max_tokens: usize,
@@ -23,7 +23,7 @@ pub(super) struct SideTokenizer {
 
 impl SideTokenizer {
     /// Reads `tokenizer.json` for one side.
-    pub(super) fn load(bytes: &[u8], side: &Side) -> Result<Self> {
+    pub fn load(bytes: &[u8], side: &Side) -> Result<Self> {
         let refuse = |why: String| Error::Model(format!("the tokenizer can't be used: {why}"));
         let load = || -> tokenizers::Result<Tokenizer> {
             let mut tokenizer = Tokenizer::from_bytes(bytes)?;
@@ -57,7 +57,7 @@ impl SideTokenizer {
     }
 
     /// The token ids of one text, special tokens included, at most `max_tokens`.
-    pub(super) fn ids(&self, text: &str) -> Result<Vec<u32>> {
+    pub fn ids(&self, text: &str) -> Result<Vec<u32>> {
         let text = &text[..text.floor_char_boundary(self.max_tokens * BYTES_PER_TOKEN)];
         let encoded = quietly(|| match self.prefix.as_str() {
             "" => self.tokenizer.encode_fast(text, true),
