@@ -11,6 +11,7 @@ mod metric;
 pub mod quantizer;
 pub mod scan;
 pub mod segment;
+pub mod vectors;
 
 pub use error::{Corruption, Error, Result};
 pub use ids::{Generation, LogId, RowId, SegmentId, Seq};

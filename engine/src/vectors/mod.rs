@@ -1,0 +1,83 @@
+//! Vectors in other programs' files: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour benchmarks.
+//!
+//! Files are read a few rows at a time in flat memory, whatever their headers claim: nothing is allocated by a
+//! number read from a file before the bytes behind it have been seen. [`VectorReader`] reads all three,
+//! [`VectorWriter`] writes them; [`NpyWriter`] writes arrays of other shapes and types, for exports.
+
+mod header;
+mod npy;
+mod reader;
+mod writer;
+
+pub use npy::{Element, NpyWriter};
+pub use reader::VectorReader;
+pub use writer::VectorWriter;
+
+use crate::error::{Error, Result};
+use std::path::Path;
+use std::str::FromStr;
+
+/// The widest vector that is read: far above any encoder's, far below what a damaged header tends to claim.
+pub const MAX_DIM: usize = 1 << 16;
+
+/// A file format for vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VectorFormat {
+    /// numpy's: a header that names type and shape, then the values. f2, f4 and f8, C order, one or two dimensions.
+    Npy,
+    /// A row after another: its width as i32, then its values as f32.
+    Fvecs,
+    /// Rows and width as u32, then all values as f32.
+    Fbin,
+}
+
+impl VectorFormat {
+    /// The format that the file's extension names, if it does.
+    pub fn of(path: &Path) -> Option<Self> {
+        path.extension()?
+            .to_str()?
+            .to_ascii_lowercase()
+            .parse()
+            .ok()
+    }
+
+    /// The extension.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Npy => "npy",
+            Self::Fvecs => "fvecs",
+            Self::Fbin => "fbin",
+        }
+    }
+}
+
+impl FromStr for VectorFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "npy" => Ok(Self::Npy),
+            "fvecs" => Ok(Self::Fvecs),
+            "fbin" => Ok(Self::Fbin),
+            other => Err(format!(
+                "{other:?} is not a vector format; use npy, fvecs or fbin"
+            )),
+        }
+    }
+}
+
+/// A whole file of vectors, and their width: for queries. Use [`VectorReader`] for what may be large.
+pub fn read_all(path: &Path) -> Result<(usize, Vec<f32>)> {
+    let mut reader = VectorReader::open(path)?;
+    let mut values = Vec::new();
+    while reader.read_rows(4096, &mut values)? > 0 {}
+    Ok((reader.dim(), values))
+}
+
+/// What is wrong with a user's file, and where.
+fn bad(name: &str, what: impl std::fmt::Display) -> Error {
+    Error::Invalid(format!("{name}: {what}"))
+}
+
+#[cfg(test)]
+mod tests;
