@@ -29,6 +29,8 @@ pub trait Files: Send + Sync + fmt::Debug {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// A whole small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Bytes of a file.
+    fn len(&self, path: &Path) -> io::Result<u64>;
     /// An immutable file as memory.
     fn map(&self, path: &Path) -> io::Result<Mapping>;
     /// The names in a directory, in order.
@@ -97,6 +99,10 @@ impl Files for Disk {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         fs::read(path)
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
     }
 
     fn map(&self, path: &Path) -> io::Result<Mapping> {

@@ -1,6 +1,7 @@
 //! Names by content: what a model or an encoder is called is the hash of what it computes with.
 
 use crate::error::{Error, Result};
+use crate::metric::Metric;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
@@ -75,6 +76,16 @@ content_id! {
     /// An encoder together with the quantizer's tensors and how they are used. Codes carry it, so that they are never
     /// scored with another codebook.
     ModelId
+}
+
+impl EncoderId {
+    /// Ready-made vectors of this width, for this metric.
+    pub fn vectors(dim: usize, metric: Metric) -> Self {
+        let hash = ContentHash::new("mopqdb vectors 1")
+            .number(dim as u64)
+            .field(metric.name().as_bytes());
+        Self(hash.finish())
+    }
 }
 
 /// Hashes fields with their lengths, so that no two lists of fields run into each other.

@@ -194,10 +194,7 @@ impl Manifest {
     /// What turns texts into vectors, by content.
     pub fn encoder_id(&self) -> EncoderId {
         let Some(spec) = &self.encoder else {
-            let hash = ContentHash::new("mopqdb vectors 1")
-                .number(self.input_dim as u64)
-                .field(self.metric.name().as_bytes());
-            return EncoderId(hash.finish());
+            return EncoderId::vectors(self.input_dim, self.metric);
         };
         let sha256 = |name: &str| self.file(name).map(|file| file.sha256.as_str());
         let hash = ContentHash::new("mopqdb encoder 1")

@@ -58,6 +58,10 @@ impl Files for Failing {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         DISK.read(path)
     }
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        DISK.len(path)
+    }
+
     fn map(&self, path: &Path) -> io::Result<Mapping> {
         self.step("map")?;
         DISK.map(path)

@@ -1,0 +1,124 @@
+//! The first witness: the newest [`VersionRecord`] in sled. The only file that names sled.
+//!
+//! sled 0.34.7 was seen to open silently at an older state, or empty, after one flipped bit, and to panic on others.
+//! So it holds one small record that the manifests hold too, is never trusted alone where they disagree
+//! (see [`crate::recover`]), and whatever it does in opening, a panic included, counts as "this witness has nothing".
+
+use crate::error::{Error, Result};
+use crate::version::{BadRecord, VersionRecord};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+const RECORD: &[u8] = b"version";
+
+/// sled's directory of a database, open.
+pub struct Catalog {
+    path: PathBuf,
+    db: sled::Db,
+}
+
+/// What the catalog says.
+#[derive(Debug)]
+pub enum Testimony {
+    /// A whole record.
+    Record(Box<VersionRecord>),
+    /// Nothing that can be used, and why.
+    Nothing(String),
+}
+
+impl Catalog {
+    /// Opens sled in this directory, making it where missing. An error here is for the caller to mend: it moves the
+    /// directory away and opens an empty one.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let opened = quietly(|| {
+            sled::Config::new()
+                .path(path)
+                .cache_capacity(1 << 20)
+                // We flush by hand, and answer for it; no thread of sled's need wake every half second.
+                .flush_every_ms(None)
+                .open()
+        });
+        match opened {
+            Ok(Ok(db)) => Ok(Self {
+                path: path.into(),
+                db,
+            }),
+            Ok(Err(e)) => Err(e.to_string()),
+            Err(panic) => Err(format!("sled panicked: {panic}")),
+        }
+    }
+
+    /// The record it holds.
+    pub fn read(&self) -> Result<Testimony> {
+        let bytes = match quietly(|| self.db.get(RECORD)) {
+            Ok(Ok(Some(bytes))) => bytes,
+            Ok(Ok(None)) => return Ok(Testimony::Nothing("it is empty".into())),
+            Ok(Err(e)) => return Ok(Testimony::Nothing(e.to_string())),
+            Err(panic) => return Ok(Testimony::Nothing(format!("sled panicked: {panic}"))),
+        };
+        match VersionRecord::decode(&bytes) {
+            Ok(record) => Ok(Testimony::Record(Box::new(record))),
+            Err(BadRecord::Damaged(what)) => Ok(Testimony::Nothing(what)),
+            Err(future @ BadRecord::Future(_)) => Err(Error::Incompatible {
+                path: self.path.clone(),
+                what: future.to_string(),
+            }),
+        }
+    }
+
+    /// Makes this the record, durably.
+    pub fn commit(&self, record: &VersionRecord) -> Result<()> {
+        let failed = |what: String| Error::Io {
+            doing: "committing to the catalog",
+            path: self.path.clone(),
+            source: std::io::Error::other(what),
+        };
+        match quietly(|| {
+            self.db.insert(RECORD, record.encode())?;
+            self.db.flush()
+        }) {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(e)) => Err(failed(e.to_string())),
+            Err(panic) => Err(failed(format!("sled panicked: {panic}"))),
+        }
+    }
+}
+
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalog").field("path", &self.path).finish()
+    }
+}
+
+/// Runs a call into sled; a panic of its becomes a text.
+fn quietly<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
+            .unwrap_or_else(|| "without a message".into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::tests::record;
+
+    #[test]
+    fn the_last_committed_record_is_read_after_reopening() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let catalog = Catalog::open(dir.path()).unwrap();
+            assert!(matches!(catalog.read().unwrap(), Testimony::Nothing(_)));
+            catalog.commit(&record(1)).unwrap();
+            catalog.commit(&record(2)).unwrap();
+        }
+        let catalog = Catalog::open(dir.path()).unwrap();
+        let Testimony::Record(found) = catalog.read().unwrap() else {
+            panic!("no record")
+        };
+        assert_eq!(*found, record(2));
+    }
+}

@@ -1,0 +1,327 @@
+//! The database, for the one process that writes it.
+
+use crate::bundle::Bundle;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::files::{Disk, Files};
+use crate::layout::Layout;
+use crate::lock::FileLock;
+use crate::maintenance::Maintenance;
+use crate::manifest;
+use crate::metric::Metric;
+use crate::model::Model;
+use crate::models;
+use crate::options::{CreateOptions, Options};
+use crate::recover;
+use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
+use crate::scan::Scanner;
+use crate::snapshot::{Snapshot, Versions};
+use crate::stats::Stats;
+use crate::store::{Committer, Compacted, Queue, Store};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// A handle to a database that this process may write. Cheap to clone; all clones are one.
+///
+/// One process at a time has it; any number of others read beside it with a [`Reader`](crate::Reader). When the last
+/// clone is dropped the log is closed and the lock freed.
+///
+/// ```
+/// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("colours.db");
+/// let db = Database::create(&path, &CreateOptions::vectors(3, Metric::Cosine), Options::default())?;
+/// db.insert(&[
+///     Row::vector("red", [1.0, 0.0, 0.0]),
+///     Row::vector("orange", [0.9, 0.4, 0.0]),
+///     Row::vector("blue", [0.0, 0.0, 1.0]),
+/// ])?;
+/// let hits = db.query(&[1.0, 0.1, 0.0], 2)?;
+/// assert_eq!(hits[0].key, "red");
+/// assert_eq!(hits[1].key, "orange");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Database {
+    /// Dropped first: its thread is joined before the store can close.
+    maintenance: Arc<Maintenance>,
+    pub(crate) store: Arc<Store>,
+}
+
+impl Database {
+    /// Makes a new, empty database in a directory that is missing or empty.
+    pub fn create(dir: impl AsRef<Path>, new: &CreateOptions, options: Options) -> Result<Self> {
+        let files = disk(&options);
+        Self::create_on(files, dir.as_ref(), new, options)
+    }
+
+    /// The same on another [`Files`]: for tests.
+    #[doc(hidden)]
+    pub fn create_on(
+        files: Arc<dyn Files>,
+        dir: &Path,
+        new: &CreateOptions,
+        options: Options,
+    ) -> Result<Self> {
+        let layout = Layout::new(dir);
+        let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
+        let model = new_model(new, bundle.as_ref())?;
+        let taken = dir.exists()
+            && files
+                .list(dir)
+                .map_err(Error::io("listing", dir))?
+                .iter()
+                .any(|name| name != "LOCK");
+        if taken {
+            let what = if manifest::generations(&*files, dir)?.is_empty() {
+                "is not empty"
+            } else {
+                "is a database already"
+            };
+            return Err(Error::invalid(format!(
+                "{} {what}; choose another directory, or open it",
+                dir.display()
+            )));
+        }
+        for directory in layout.directories() {
+            files
+                .create_dir(&directory)
+                .map_err(Error::io("creating", &directory))?;
+        }
+        let lock = FileLock::acquire(&layout.lock())?;
+        if let Some(bundle) = &bundle {
+            models::register(&*files, &layout, bundle)?;
+        }
+        let catalog = Catalog::open(&layout.catalog()).map_err(|why| Error::Io {
+            doing: "creating the catalog",
+            path: layout.catalog(),
+            source: std::io::Error::other(why),
+        })?;
+        for directory in layout.directories().iter().rev() {
+            files
+                .sync_dir(directory)
+                .map_err(Error::io("syncing", directory))?;
+        }
+        let record = recover::first_record(&model);
+        let mut committer = Committer::new(
+            catalog,
+            record.clone(),
+            record.first_log,
+            record.next_segment,
+        );
+        committer.witness(&*files, &layout, record)?;
+        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+            files
+                .sync_dir(parent)
+                .map_err(Error::io("syncing", parent))?;
+        }
+        drop(committer);
+        Self::open_locked(files, layout, lock, options)
+    }
+
+    /// Opens a database for writing.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let files = disk(&options);
+        Self::open_on(files, dir.as_ref(), options)
+    }
+
+    /// The same on another [`Files`]: for tests.
+    #[doc(hidden)]
+    pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
+        let layout = Layout::new(dir);
+        if !layout.segments().is_dir() {
+            return Err(Error::Incompatible {
+                path: dir.into(),
+                what: "not a mopqdb database; `mopqdb create` makes one".into(),
+            });
+        }
+        let lock = FileLock::acquire(&layout.lock())?;
+        Self::open_locked(files, layout, lock, options)
+    }
+
+    fn open_locked(
+        files: Arc<dyn Files>,
+        layout: Layout,
+        lock: FileLock,
+        options: Options,
+    ) -> Result<Self> {
+        let mut warnings = Vec::new();
+        let witnesses = recover::witnesses(&*files, &layout, &mut warnings)?;
+        let model = recover::model(&layout, &witnesses.record, &options)?;
+        let scanner = Arc::new(Scanner::new(options.threads)?);
+        let mut snapshot = recover::snapshot(
+            &*files,
+            &layout,
+            &witnesses.record,
+            Arc::clone(&model),
+            scanner,
+            None,
+        )?;
+        let replayed = recover::replay_logs(
+            &*files,
+            &layout,
+            &witnesses.record,
+            &mut snapshot,
+            &mut warnings,
+        )?;
+        recover::clean(&*files, &layout, &witnesses)?;
+        let next_segment = recover::next_segment(&*files, &layout, &witnesses.record)?;
+        let record = witnesses.record.clone();
+        let mut committer = Committer::new(
+            witnesses.catalog,
+            witnesses.record,
+            replayed.next_log,
+            next_segment,
+        );
+        committer.closed_bytes = replayed.bytes;
+        let store = Store {
+            versions: Versions::new(snapshot),
+            queue: Mutex::new(Queue::new(replayed.next_seq, model)),
+            commit: Mutex::new(committer),
+            sealing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            files,
+            layout,
+            options,
+            warnings,
+            _lock: lock,
+        };
+        if let Some(carried) = replayed.carried {
+            store.commit_carried(carried, record.first_seq)?;
+        }
+        let store = Arc::new(store);
+        let maintenance = Arc::new(Maintenance::start(&store));
+        Ok(Self { maintenance, store })
+    }
+
+    /// What opening had to mend, in words for the user; empty when all was in order.
+    pub fn warnings(&self) -> &[String] {
+        &self.store.warnings
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        self.store.layout.dir()
+    }
+
+    /// Inserts rows; one with an existing key replaces it, one that is there already to the letter changes nothing and
+    /// is not encoded again. Of rows with the same key in one call the last counts.
+    ///
+    /// When this returns the rows are durable and later queries see them. The call is atomic: after a crash all of
+    /// its rows are there, or none. An error before that changed nothing, but for [`Error::OutcomeUnknown`].
+    pub fn insert(&self, rows: &[Row]) -> Result<Inserted> {
+        self.store.insert(rows)
+    }
+
+    /// Deletes the rows with these keys; returns how many there were. Durable and atomic as [`insert`](Self::insert).
+    pub fn delete(&self, keys: &[&str]) -> Result<u64> {
+        self.store.delete(keys)
+    }
+
+    /// The row with this key.
+    pub fn get(&self, key: &str) -> Result<Option<Row>> {
+        self.snapshot().get(key)
+    }
+
+    /// The k best rows for a text or a vector, best first; fewer if there are fewer rows.
+    pub fn query<'q>(&self, query: impl Into<Query<'q>>, k: usize) -> Result<Vec<Hit>> {
+        self.snapshot().query(query, k)
+    }
+
+    /// The best rows for a query, among those that the options' filter lets through.
+    pub fn query_with<'q>(
+        &self,
+        query: impl Into<Query<'q>>,
+        options: &QueryOptions,
+    ) -> Result<Vec<Hit>> {
+        self.snapshot().query_with(query, options)
+    }
+
+    /// The best rows for each of several queries, which share one pass over the codes.
+    pub fn query_batch(
+        &self,
+        queries: &[Query<'_>],
+        options: &QueryOptions,
+    ) -> Result<Vec<Vec<Hit>>> {
+        self.snapshot().query_batch(queries, options)
+    }
+
+    /// What queries see now. It stays as it is, whatever is written after.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.store.current()
+    }
+
+    /// The active model.
+    pub fn model(&self) -> Arc<Model> {
+        Arc::clone(self.snapshot().model())
+    }
+
+    /// Makes a segment of the rows that are in the log only. Whether there were any. Happens by itself as the log
+    /// grows.
+    pub fn seal(&self) -> Result<bool> {
+        self.store.seal()
+    }
+
+    /// Merges segments and drops deleted and replaced rows, freeing their space. Queries go on; snapshots taken before
+    /// stay whole.
+    pub fn compact(&self) -> Result<Compacted> {
+        self.store.compact()
+    }
+
+    /// Rows, bytes, segments, drift.
+    pub fn stats(&self) -> Result<Stats> {
+        Stats::of(&self.store.layout, &self.snapshot())
+    }
+
+    /// Closes the log in order and frees the lock, if this is the last handle. The same happens on drop, where an
+    /// error can only be logged.
+    pub fn close(self) -> Result<()> {
+        let Self { maintenance, store } = self;
+        drop(maintenance);
+        match Arc::into_inner(store) {
+            Some(store) => store.close(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn disk(options: &Options) -> Arc<dyn Files> {
+    Arc::new(Disk {
+        no_mmap: options.no_mmap,
+    })
+}
+
+/// The model that a new database starts with.
+fn new_model(new: &CreateOptions, bundle: Option<&Bundle>) -> Result<Model> {
+    let Some(bundle) = bundle else {
+        let dim = new.dim.ok_or_else(|| {
+            Error::invalid(
+                "a database without an encoder needs the width of its vectors: give `--dim N`",
+            )
+        })?;
+        if !(1..=65_536).contains(&dim) {
+            return Err(Error::invalid(format!(
+                "vectors of {dim} values; 1 to 65536 can be stored"
+            )));
+        }
+        return Ok(Model::none(dim, new.metric.unwrap_or(Metric::Cosine)));
+    };
+    let model = Model::open(bundle.clone(), 0)?;
+    if let Some(dim) = new.dim
+        && dim != model.dim()
+    {
+        return Err(Error::invalid(format!(
+            "the bundle has vectors of {}, not {dim}",
+            model.dim()
+        )));
+    }
+    if let Some(metric) = new.metric
+        && metric != model.metric()
+    {
+        return Err(Error::invalid(format!(
+            "the bundle is for {}, not {metric}",
+            model.metric()
+        )));
+    }
+    Ok(model)
+}

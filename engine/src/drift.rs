@@ -1,0 +1,229 @@
+//! Whether the rows of today are still those that the quantizer was trained on.
+//!
+//! A quantizer that was trained on yesterday's rows goes on answering, worse and worse, and nothing fails. So `stats`
+//! compares a sample of the rows inserted since training with a sample of those that were there: how far a row is from
+//! what its code stands for, and which codewords are used. The rule that says "retrain" is [`Drift::advice`].
+
+use crate::error::Result;
+use crate::ids::Seq;
+use crate::model::Model;
+use crate::snapshot::{Snapshot, widen_into};
+use serde::Serialize;
+
+/// Rows of each side that are looked at.
+const SAMPLE: usize = 4096;
+/// With fewer new rows than this nothing is advised.
+const ENOUGH: usize = 1000;
+/// A mean error this much above that of the training rows, and beyond four standard errors, is drift.
+const ERROR_RATIO: f64 = 1.15;
+/// So much of the codeword use moved, beyond what sampling alone moves, is drift.
+const USE_SHIFT: f64 = 0.10;
+/// So many times the rows of the training are too many for its codewords to have been chosen well.
+const GROWTH: f64 = 4.0;
+
+/// Rows inserted since training against those it was trained on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Drift {
+    /// Living rows that were there when the model was trained.
+    pub trained_rows: u64,
+    /// Living rows inserted since.
+    pub new_rows: u64,
+    /// Mean squared distance between a row and what its code stands for, among the former.
+    pub trained_error: f64,
+    /// The same among the latter.
+    pub new_error: f64,
+    /// How much of the use of codewords moved: 0 (the same) to 1 (no codeword in common), averaged over subspaces, less
+    /// what two samples of the same rows would show.
+    pub use_shift: f64,
+    /// Why retraining is advised; none if it is not.
+    pub advice: Option<String>,
+}
+
+#[derive(Default)]
+struct Side {
+    rows: u64,
+    sampled: usize,
+    error: f64,
+    squares: f64,
+    usage: Vec<u32>,
+}
+
+impl Drift {
+    /// None where there is no quantizer, or it does not say up to which row it was trained.
+    pub(crate) fn of(snapshot: &Snapshot) -> Result<Option<Self>> {
+        let model = snapshot.model();
+        let (Some(shape), Some(bundle)) = (model.shape(), model.bundle()) else {
+            return Ok(None);
+        };
+        let Some(through) = bundle.manifest().training["through_seq"].as_u64() else {
+            return Ok(None);
+        };
+        let mut sides = [Side::default(), Side::default()];
+        for side in &mut sides {
+            side.usage = vec![0; shape.subspaces() * shape.codewords()];
+        }
+        count(snapshot, Seq(through), &mut sides)?;
+        let strides = [0, 1].map(|at: usize| (sides[at].rows as usize).div_ceil(SAMPLE).max(1));
+        sample(snapshot, Seq(through), strides, &mut sides)?;
+        let [trained, new] = sides;
+        if trained.sampled == 0 {
+            return Ok(None);
+        }
+        let mut drift = Self {
+            trained_rows: trained.rows,
+            new_rows: new.rows,
+            trained_error: trained.mean(),
+            new_error: new.mean(),
+            use_shift: use_shift(&trained, &new, shape.codewords()),
+            advice: None,
+        };
+        drift.advice = drift.advice(&trained, &new);
+        Ok(Some(drift))
+    }
+
+    /// The rule. It needs 1,000 new rows; then any of: their mean error is 15% above that of the training rows and
+    /// beyond four standard errors of the difference; a tenth of the use of codewords moved; there are four times as
+    /// many rows as in training.
+    fn advice(&self, trained: &Side, new: &Side) -> Option<String> {
+        if new.sampled < ENOUGH.min(SAMPLE) {
+            return None;
+        }
+        let spread = (trained.variance_of_mean() + new.variance_of_mean()).sqrt();
+        let gap = self.new_error - self.trained_error;
+        let percent = 100.0 * (self.new_error / self.trained_error - 1.0);
+        if self.new_error > ERROR_RATIO * self.trained_error && gap > 4.0 * spread {
+            return Some(format!(
+                "the rows inserted since training are {percent:.0}% further from their codes than those it was trained on"
+            ));
+        }
+        if self.use_shift > USE_SHIFT {
+            return Some(format!(
+                "{:.0}% of the use of codewords has moved since training",
+                100.0 * self.use_shift
+            ));
+        }
+        let growth = (self.trained_rows + self.new_rows) as f64 / self.trained_rows.max(1) as f64;
+        (growth > GROWTH)
+            .then(|| format!("there are {growth:.1} times as many rows as when it was trained"))
+    }
+}
+
+impl Side {
+    fn mean(&self) -> f64 {
+        self.error / self.sampled.max(1) as f64
+    }
+
+    fn variance_of_mean(&self) -> f64 {
+        let n = self.sampled.max(1) as f64;
+        (self.squares / n - self.mean().powi(2)).max(0.0) / n
+    }
+}
+
+/// Half the absolute difference of the codeword frequencies, averaged over subspaces, less what sampling alone gives.
+fn use_shift(trained: &Side, new: &Side, codewords: usize) -> f64 {
+    if new.sampled == 0 {
+        return 0.0;
+    }
+    let (a, b) = (trained.sampled as f64, new.sampled as f64);
+    let mut moved = 0.0;
+    let mut by_chance = 0.0;
+    for (x, y) in trained.usage.iter().zip(&new.usage) {
+        moved += (f64::from(*x) / a - f64::from(*y) / b).abs() / 2.0;
+        // Two samples of one frequency p differ by a mean of sqrt(2/pi) standard deviations.
+        let p = (f64::from(*x) + f64::from(*y)) / (a + b);
+        by_chance +=
+            (2.0 / std::f64::consts::PI * p * (1.0 - p) * (1.0 / a + 1.0 / b)).sqrt() / 2.0;
+    }
+    let subspaces = (trained.usage.len() / codewords) as f64;
+    ((moved - by_chance) / subspaces).max(0.0)
+}
+
+fn count(snapshot: &Snapshot, through: Seq, sides: &mut [Side; 2]) -> Result<()> {
+    for view in snapshot.segments.iter() {
+        let (old, new) = match view.sealed.rows.summary().seqs {
+            None => (0, 0),
+            Some((_, last)) if last <= through => (view.live.alive(), 0),
+            Some((first, _)) if first > through => (0, view.live.alive()),
+            Some(_) => {
+                let mut old = 0;
+                for row in view.live.iter() {
+                    old += u32::from(view.sealed.rows.seq(row)? <= through);
+                }
+                (old, view.live.alive() - old)
+            }
+        };
+        sides[0].rows += u64::from(old);
+        sides[1].rows += u64::from(new);
+    }
+    for view in snapshot.tail.runs() {
+        for row in view.live.iter() {
+            sides[usize::from(view.run.seq(row) > through)].rows += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Looks at every so-manieth living row of each side.
+fn sample(
+    snapshot: &Snapshot,
+    through: Seq,
+    strides: [usize; 2],
+    sides: &mut [Side; 2],
+) -> Result<()> {
+    let model = snapshot.model();
+    let mut seen = [0usize; 2];
+    let mut wanted = |seq: Seq| {
+        let side = usize::from(seq > through);
+        seen[side] += 1;
+        (seen[side] % strides[side] == 0).then_some(side)
+    };
+    let mut vector = Vec::with_capacity(model.dim());
+    for view in snapshot.segments.iter() {
+        let rows = &view.sealed.rows;
+        for row in view.live.iter() {
+            let Some(side) = wanted(rows.seq(row)?) else {
+                continue;
+            };
+            vector.clear();
+            let at = row.0 as usize;
+            widen_into(view.sealed.vectors(at..at + 1)?, &mut vector);
+            sides[side].add(model, &vector)?;
+        }
+    }
+    for view in snapshot.tail.runs() {
+        for row in view.live.iter() {
+            let Some(side) = wanted(view.run.seq(row)) else {
+                continue;
+            };
+            vector.clear();
+            let at = row.0 as usize;
+            widen_into(view.run.vectors(at..at + 1), &mut vector);
+            sides[side].add(model, &vector)?;
+        }
+    }
+    Ok(())
+}
+
+impl Side {
+    fn add(&mut self, model: &Model, vector: &[f32]) -> Result<()> {
+        let quantizer = model.quantizer().expect("drift is of a quantizer");
+        let shape = quantizer.shape();
+        let codes = model.quantize(vector)?;
+        let mut projected = vec![0.0; quantizer.dim()];
+        let mut decoded = vec![0.0; quantizer.dim()];
+        quantizer.project(vector, &mut projected)?;
+        quantizer.decode(&codes, &mut decoded);
+        let error: f64 = projected
+            .iter()
+            .zip(&decoded)
+            .map(|(a, b)| f64::from(a - b).powi(2))
+            .sum();
+        self.sampled += 1;
+        self.error += error;
+        self.squares += error * error;
+        for (subspace, &code) in codes.iter().enumerate() {
+            self.usage[subspace * shape.codewords() + code as usize] += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! Reading a log back, after a crash or beside its writer.
+
+use super::{Batch, HEADER_LEN, Kind, MAGIC, RECORD_HEADER_LEN, VERSION, checksum};
+use crate::error::{Error, Result};
+use crate::ids::LogId;
+use std::path::Path;
+
+/// What a log holds.
+#[derive(Debug)]
+pub struct LogContents {
+    /// The whole batches, in order.
+    pub batches: Vec<Batch>,
+    /// Whether it was closed in order.
+    pub ended: bool,
+    /// Where the whole records end.
+    pub end: u64,
+    /// What follows them, if anything does.
+    pub torn: Option<Torn>,
+}
+
+/// The end of a log that a crash left half written. Nobody was told that it was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Torn {
+    /// Offset of the first byte that is part of no whole record.
+    pub offset: u64,
+    /// Bytes from there to the end.
+    pub len: u64,
+}
+
+/// Reads the records of a log from `from` on (0: the start), given all its bytes.
+///
+/// A bad record that was synced is [`Error::Corrupt`]: one in a log that was closed in order, or before a whole
+/// record that was written when more than this had been synced. Otherwise what follows is a torn tail.
+pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogContents> {
+    let mut contents = LogContents {
+        batches: Vec::new(),
+        ended: false,
+        end: HEADER_LEN as u64,
+        torn: None,
+    };
+    if !header(path, log, bytes)? {
+        // Less than a header, in a log that took no record yet: its creation was cut short.
+        contents.end = 0;
+        contents.torn = Some(Torn {
+            offset: 0,
+            len: bytes.len() as u64,
+        });
+        return Ok(contents);
+    }
+    let mut at = from.max(HEADER_LEN as u64) as usize;
+    while at < bytes.len() && !contents.ended {
+        let Some(record) = Record::at(log, bytes, at) else {
+            break;
+        };
+        match record.kind {
+            Kind::End => contents.ended = true,
+            Kind::Batch => {
+                contents
+                    .batches
+                    .push(Batch::decode(record.payload).map_err(|detail| {
+                        // The checksum is right, so these are the bytes that were written.
+                        Error::corrupt(path, "record", at as u64, detail)
+                    })?)
+            }
+        }
+        at = record.next;
+    }
+    contents.end = at as u64;
+    if at < bytes.len() {
+        if contents.ended {
+            return Err(Error::corrupt(
+                path,
+                "record",
+                at as u64,
+                "bytes follow the end of the log",
+            ));
+        }
+        if let Some(later) = synced_beyond(log, bytes, at) {
+            let detail = format!(
+                "the record here is damaged: the one at byte {later} was written after it was synced"
+            );
+            return Err(Error::corrupt(path, "record", at as u64, detail));
+        }
+        contents.torn = Some(Torn {
+            offset: at as u64,
+            len: (bytes.len() - at) as u64,
+        });
+    }
+    Ok(contents)
+}
+
+/// Whether the header is whole. A damaged one is an error.
+fn header(path: &Path, log: LogId, bytes: &[u8]) -> Result<bool> {
+    let Some(header) = bytes.get(..HEADER_LEN) else {
+        return Ok(false);
+    };
+    let sum = u64::from_le_bytes(header[56..].try_into().expect("8 bytes"));
+    if sum != checksum(log, &header[..56], &[]) {
+        // A header of garbage with nothing behind it is a creation cut short; a log is named in no record, and
+        // takes none, before its header was synced.
+        if bytes.len() == HEADER_LEN && synced_beyond(log, bytes, 0).is_none() {
+            return Ok(false);
+        }
+        return Err(Error::corrupt(
+            path,
+            "header",
+            0,
+            "its checksum does not match",
+        ));
+    }
+    if header[..8] != MAGIC {
+        return Err(Error::Incompatible {
+            path: path.into(),
+            what: "not a mopqdb log".into(),
+        });
+    }
+    let version = u32::from_le_bytes(header[8..12].try_into().expect("4 bytes"));
+    if version != VERSION {
+        let what = format!(
+            "log format version {version}, this program reads version {VERSION}; use a newer mopqdb"
+        );
+        return Err(Error::Incompatible {
+            path: path.into(),
+            what,
+        });
+    }
+    Ok(true)
+}
+
+/// The offset of a whole record after `at` that was written when more than `at` bytes had been synced.
+fn synced_beyond(log: LogId, bytes: &[u8], at: usize) -> Option<usize> {
+    (at.next_multiple_of(8)..bytes.len())
+        .step_by(8)
+        .find(|&later| {
+            later > at
+                && Record::at(log, bytes, later)
+                    .is_some_and(|r| r.synced > at as u64 || r.kind == Kind::End)
+        })
+}
+
+struct Record<'a> {
+    kind: Kind,
+    synced: u64,
+    payload: &'a [u8],
+    next: usize,
+}
+
+impl<'a> Record<'a> {
+    /// The whole record at this offset, if one is there.
+    fn at(log: LogId, bytes: &'a [u8], at: usize) -> Option<Self> {
+        let header = bytes.get(at..)?.get(..RECORD_HEADER_LEN)?;
+        let field = |range: std::ops::Range<usize>| &header[range];
+        let offset = u64::from_le_bytes(field(8..16).try_into().ok()?);
+        if offset != at as u64 {
+            return None;
+        }
+        let len = u32::from_le_bytes(field(0..4).try_into().ok()?) as usize;
+        let kind = match u32::from_le_bytes(field(4..8).try_into().ok()?) {
+            1 => Kind::Batch,
+            2 => Kind::End,
+            _ => return None,
+        };
+        let start = at + RECORD_HEADER_LEN;
+        let payload = bytes.get(start..start.checked_add(len)?)?;
+        let next = (start + len).next_multiple_of(8);
+        // Padding is part of the record: it is there, and zero.
+        if bytes.get(start + len..next)?.iter().any(|&b| b != 0) {
+            return None;
+        }
+        let sum = u64::from_le_bytes(field(24..32).try_into().ok()?);
+        if sum != checksum(log, &header[..24], payload) {
+            return None;
+        }
+        Some(Self {
+            kind,
+            synced: u64::from_le_bytes(field(16..24).try_into().ok()?),
+            payload,
+            next,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Change, LogWriter, name};
+    use super::*;
+    use crate::bundle::EncoderId;
+    use crate::files::Disk;
+    use crate::ids::Seq;
+
+    const LOG: LogId = LogId(5);
+
+    fn batch(first: u64, keys: &[&str]) -> Batch {
+        let changes = keys
+            .iter()
+            .map(|&key| Change::Delete { key: key.into() })
+            .collect();
+        Batch {
+            first: Seq(first),
+            encoder: EncoderId([1; 32]),
+            changes,
+        }
+    }
+
+    /// Three groups: one batch, two batches, one batch; ended or not.
+    fn sample(end: bool) -> (tempfile::TempDir, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = LogWriter::create(&Disk::default(), dir.path(), LOG).unwrap();
+        log.append(&batch(1, &["a", "b"])).unwrap();
+        log.sync().unwrap();
+        log.append(&batch(3, &["c"])).unwrap();
+        log.append(&batch(4, &["d"])).unwrap();
+        log.sync().unwrap();
+        log.append(&batch(5, &["e", "f", "g"])).unwrap();
+        log.sync().unwrap();
+        if end {
+            log.end().unwrap();
+        }
+        let bytes = std::fs::read(dir.path().join(name(LOG))).unwrap();
+        (dir, bytes)
+    }
+
+    fn read_all(bytes: &[u8]) -> Result<LogContents> {
+        read(Path::new("x.log"), LOG, bytes, 0)
+    }
+
+    fn firsts(contents: &LogContents) -> Vec<u64> {
+        contents.batches.iter().map(|b| b.first.0).collect()
+    }
+
+    #[test]
+    fn what_was_appended_is_read_back() {
+        let (_dir, bytes) = sample(true);
+        let contents = read_all(&bytes).unwrap();
+        assert_eq!(firsts(&contents), [1, 3, 4, 5]);
+        assert!(contents.ended && contents.torn.is_none());
+        assert_eq!(contents.end, bytes.len() as u64);
+    }
+
+    #[test]
+    fn a_log_cut_anywhere_keeps_its_whole_batches_and_tells_of_the_rest() {
+        let (_dir, bytes) = sample(false);
+        let whole = read_all(&bytes).unwrap();
+        assert!(!whole.ended && whole.torn.is_none());
+        for len in 0..bytes.len() {
+            let contents = read_all(&bytes[..len]).unwrap();
+            let kept = firsts(&contents);
+            assert!([1, 3, 4, 5].starts_with(&kept), "cut at {len}: {kept:?}");
+            assert_eq!(
+                contents.torn.is_none(),
+                contents.end == len as u64 && len > 0,
+                "cut at {len}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_closed_log_is_damage() {
+        let (_dir, bytes) = sample(true);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // The end record itself is the one that says "closed": damaged, the log reads as one that was not.
+            let end_record = bytes.len() - RECORD_HEADER_LEN;
+            match read_all(&flipped) {
+                Err(Error::Corrupt(_)) => {}
+                Ok(contents) if bit / 8 >= end_record => {
+                    assert_eq!(firsts(&contents), [1, 3, 4, 5]);
+                    assert!(!contents.ended && contents.torn.is_some(), "bit {bit}");
+                }
+                other => panic!("bit {bit}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_in_the_group_that_was_never_synced_is_a_torn_tail_even_before_a_whole_record() {
+        let (_dir, bytes) = sample(false);
+        let contents = read_all(&bytes).unwrap();
+        // The second group (batches 3 and 4) was the last to be written: batch 3 is garbage, batch 4 whole.
+        let second = read_all(&bytes).unwrap();
+        drop(second);
+        let first_end = HEADER_LEN + 32 + (8 + 32 + 4 + 2 * 6usize).next_multiple_of(8);
+        let third_group =
+            contents.end as usize - 32 - (8 + 32 + 4 + 3 * 6usize).next_multiple_of(8);
+        let mut torn = bytes[..third_group].to_vec();
+        torn[first_end + 40] ^= 0xff;
+        let contents = read_all(&torn).unwrap();
+        assert_eq!(firsts(&contents), [1]);
+        assert_eq!(contents.torn.unwrap().offset, first_end as u64);
+        // With the third group behind it the same damage is in bytes that were synced.
+        let mut damaged = bytes.clone();
+        damaged[first_end + 40] ^= 0xff;
+        assert!(matches!(read_all(&damaged), Err(Error::Corrupt(_))));
+    }
+
+    #[test]
+    fn a_log_is_read_on_from_where_it_ended() {
+        let (_dir, bytes) = sample(false);
+        let first_end = HEADER_LEN + 32 + (8 + 32 + 4 + 2 * 6usize).next_multiple_of(8);
+        let contents = read(Path::new("x.log"), LOG, &bytes, first_end as u64).unwrap();
+        assert_eq!(firsts(&contents), [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_log_of_the_future_is_refused_by_name() {
+        let (_dir, mut bytes) = sample(true);
+        bytes[8] = 9;
+        let sum = checksum(LOG, &bytes[..56], &[]).to_le_bytes();
+        bytes[56..64].copy_from_slice(&sum);
+        let error = read_all(&bytes).unwrap_err();
+        assert!(
+            matches!(&error, Error::Incompatible { .. }) && error.to_string().contains("version 9")
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! The thread of an open database that does what nobody called for: commits prepared rebuilds, merges segments.
+
+use crate::rebuild;
+use crate::store::Store;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The thread, ended and joined on drop.
+#[derive(Debug)]
+pub(crate) struct Maintenance {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits for the next round. False if there is none.
+    fn next_round(&self, pause: Duration) -> bool {
+        let stopped = self.stopped.lock().unwrap_or_else(|e| e.into_inner());
+        let wait = self
+            .changed
+            .wait_timeout_while(stopped, pause, |stopped| !*stopped);
+        let (stopped, _) = wait.unwrap_or_else(|e| e.into_inner());
+        !*stopped
+    }
+}
+
+impl Maintenance {
+    /// Starts the thread. It keeps the store alive only while it works.
+    pub(crate) fn start(store: &Arc<Store>) -> Self {
+        let stop = Arc::new(Stop::default());
+        let pause = store.options.maintenance;
+        let thread = {
+            let stop = Arc::clone(&stop);
+            let store = Arc::downgrade(store);
+            std::thread::Builder::new()
+                .name("mopqdb-maintenance".into())
+                .spawn(move || run(&stop, &store, pause))
+        };
+        if let Err(e) = &thread {
+            tracing::warn!("no maintenance thread: {e}");
+        }
+        Self {
+            stop,
+            thread: thread.ok(),
+        }
+    }
+}
+
+fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
+    while stop.next_round(pause) {
+        let Some(store) = store.upgrade() else { return };
+        if let Err(e) = rebuild::commit_if_ready(&store) {
+            tracing::warn!("committing a prepared rebuild: {e}");
+        }
+        if store.options.auto_compact
+            && !rebuild::is_ready(&store.layout)
+            && let Err(e) = store.compact_in_background()
+        {
+            tracing::warn!("compacting: {e}");
+        }
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        *self.stop.stopped.lock().unwrap_or_else(|e| e.into_inner()) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // Its panics are printed where they happen.
+            let _ = thread.join();
+        }
+    }
+}

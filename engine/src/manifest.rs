@@ -1,0 +1,153 @@
+//! The second witness: each committed [`VersionRecord`] as a file of its own, `MANIFEST-n`.
+//!
+//! Readers in other processes know a database by these files alone.
+
+use crate::error::{Error, Result};
+use crate::files::{self, Files};
+use crate::ids::Generation;
+use crate::version::{BadRecord, VersionRecord};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How many manifests are kept.
+const KEPT: usize = 4;
+
+/// The path of a generation's manifest.
+pub fn path(dir: &Path, generation: Generation) -> PathBuf {
+    dir.join(format!("MANIFEST-{:010}", generation.0))
+}
+
+/// The generation whose manifest has this name.
+pub fn parse_name(name: &str) -> Option<Generation> {
+    let digits = name.strip_prefix("MANIFEST-")?;
+    let generation = digits.parse().ok()?;
+    (digits == format!("{generation:010}")).then_some(Generation(generation))
+}
+
+/// The generations that have a manifest, oldest first.
+pub fn generations(files: &dyn Files, dir: &Path) -> Result<Vec<Generation>> {
+    let names = files.list(dir).map_err(Error::io("listing", dir))?;
+    let mut found: Vec<_> = names.iter().filter_map(|name| parse_name(name)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Writes a record's manifest: there whole or not at all, and durable when this returns.
+pub fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> Result<()> {
+    let path = path(dir, record.generation);
+    files::publish(files, &path, &record.encode()).map_err(Error::io("writing", &path))
+}
+
+/// A manifest as it is found.
+#[derive(Debug)]
+pub enum Found {
+    /// Whole.
+    Record(Box<VersionRecord>),
+    /// There, and damaged.
+    Damaged(String),
+    /// Not there.
+    Absent,
+}
+
+/// Reads one generation's manifest. A record of the future is an error, not damage.
+pub fn read(files: &dyn Files, dir: &Path, generation: Generation) -> Result<Found> {
+    let path = path(dir, generation);
+    let bytes = match files.read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Absent),
+        Err(e) => return Err(Error::io("reading", &path)(e)),
+    };
+    match VersionRecord::decode(&bytes) {
+        Ok(record) if record.generation == generation => Ok(Found::Record(Box::new(record))),
+        Ok(record) => Ok(Found::Damaged(format!(
+            "it holds generation {}",
+            record.generation
+        ))),
+        Err(BadRecord::Damaged(what)) => Ok(Found::Damaged(what)),
+        Err(future @ BadRecord::Future(_)) => Err(Error::Incompatible {
+            path,
+            what: future.to_string(),
+        }),
+    }
+}
+
+/// The newest record, for a reader: it has no second witness to turn to.
+pub fn newest(files: &dyn Files, dir: &Path) -> Result<VersionRecord> {
+    let Some(&generation) = generations(files, dir)?.last() else {
+        return Err(Error::Incompatible {
+            path: dir.into(),
+            what: "not a mopqdb database: no manifest in it; `mopqdb create` makes one".into(),
+        });
+    };
+    match read(files, dir, generation)? {
+        Found::Record(record) => Ok(*record),
+        Found::Damaged(what) => Err(damaged(dir, generation, &what)),
+        // Removed between the listing and the reading: there is a newer one.
+        Found::Absent => newest(files, dir),
+    }
+}
+
+/// The error for a manifest that a reader can't do without.
+fn damaged(dir: &Path, generation: Generation, what: &str) -> Error {
+    let detail = format!(
+        "{what}; open the database for writing, or run `mopqdb repair`, to mend it from its second witness"
+    );
+    Error::corrupt(path(dir, generation), "record", 0, detail)
+}
+
+/// Removes all but the newest few manifests. What fails to go is tried again next time.
+pub fn prune(files: &dyn Files, dir: &Path) {
+    let Ok(found) = generations(files, dir) else {
+        return;
+    };
+    for &old in found.iter().rev().skip(KEPT) {
+        if let Err(e) = files.remove(&path(dir, old)) {
+            tracing::debug!("manifest {old} stays: {e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Disk;
+    use crate::version::tests::record;
+
+    #[test]
+    fn the_newest_manifest_is_found_and_the_last_four_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 1..=6 {
+            publish(&Disk::default(), dir.path(), &record(n)).unwrap();
+            prune(&Disk::default(), dir.path());
+        }
+        assert_eq!(newest(&Disk::default(), dir.path()).unwrap(), record(6));
+        let left = generations(&Disk::default(), dir.path()).unwrap();
+        assert_eq!(left, [3, 4, 5, 6].map(Generation));
+    }
+
+    #[test]
+    fn a_damaged_newest_manifest_is_said_and_an_older_one_is_not_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 1..=2 {
+            publish(&Disk::default(), dir.path(), &record(n)).unwrap();
+        }
+        let newest_path = path(dir.path(), Generation(2));
+        let mut bytes = std::fs::read(&newest_path).unwrap();
+        bytes[100] ^= 1;
+        std::fs::write(&newest_path, bytes).unwrap();
+        let error = newest(&Disk::default(), dir.path()).unwrap_err();
+        assert!(
+            matches!(&error, Error::Corrupt(_)) && error.to_string().contains("repair"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_directory_without_manifests_is_no_database() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(
+            newest(&Disk::default(), dir.path()),
+            Err(Error::Incompatible { .. })
+        ));
+    }
+}

@@ -1,0 +1,279 @@
+//! The encoder and the quantizer of one generation, as snapshots carry them.
+
+use crate::bundle::{Bundle, EncoderId, ModelId};
+use crate::encoder::{Encoder, EncoderOptions};
+use crate::error::{Error, Result};
+use crate::log::StoredVector;
+use crate::metric::Metric;
+use crate::quantizer::{CodeShape, Quantizer};
+use crate::version::RowsKind;
+use half::f16;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// What turns a text into a vector and a vector into a code.
+pub struct Model {
+    id: Option<ModelId>,
+    encoder_id: EncoderId,
+    metric: Metric,
+    dim: usize,
+    bundle: Option<Bundle>,
+    quantizer: Option<Quantizer>,
+    /// Loaded when first used: opening a database, and queries by vector, need no encoder.
+    encoder: OnceLock<Arc<dyn Encoder>>,
+    loading: Mutex<()>,
+    threads: usize,
+}
+
+impl Model {
+    /// No model: ready-made vectors, searched exactly.
+    pub fn none(dim: usize, metric: Metric) -> Self {
+        Self {
+            id: None,
+            encoder_id: EncoderId::vectors(dim, metric),
+            metric,
+            dim,
+            bundle: None,
+            quantizer: None,
+            encoder: OnceLock::new(),
+            loading: Mutex::new(()),
+            threads: 0,
+        }
+    }
+
+    /// The model of a bundle.
+    pub fn open(bundle: Bundle, threads: usize) -> Result<Self> {
+        let quantizer = bundle.quantizer()?;
+        let dim = bundle.input_dim();
+        if let Some(q) = &quantizer
+            && q.input_dim() != dim
+        {
+            return Err(Error::Model(format!(
+                "{}: its quantizer takes vectors of {}, its encoder gives {dim}",
+                bundle.dir().display(),
+                q.input_dim()
+            )));
+        }
+        Ok(Self {
+            id: Some(bundle.model_id()),
+            encoder_id: bundle.encoder_id(),
+            metric: bundle.metric(),
+            dim,
+            quantizer,
+            bundle: Some(bundle),
+            encoder: OnceLock::new(),
+            loading: Mutex::new(()),
+            threads,
+        })
+    }
+
+    /// Its name by content; none where there is no bundle.
+    pub fn id(&self) -> Option<ModelId> {
+        self.id
+    }
+
+    /// The name of its encoder: that of stored vectors.
+    pub fn encoder_id(&self) -> EncoderId {
+        self.encoder_id
+    }
+
+    /// How queries and keys are compared.
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// Width of the stored vectors.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The quantizer, once one was trained.
+    pub fn quantizer(&self) -> Option<&Quantizer> {
+        self.quantizer.as_ref()
+    }
+
+    /// The shape of its codes.
+    pub fn shape(&self) -> Option<CodeShape> {
+        self.quantizer.as_ref().map(Quantizer::shape)
+    }
+
+    /// The bundle it was opened from.
+    pub fn bundle(&self) -> Option<&Bundle> {
+        self.bundle.as_ref()
+    }
+
+    /// What rows of a database with this model are.
+    pub fn rows(&self) -> RowsKind {
+        match &self.bundle {
+            Some(bundle) if bundle.has_encoder() => RowsKind::Text,
+            _ => RowsKind::Vector,
+        }
+    }
+
+    /// The encoder, loaded now if it was not yet.
+    pub fn encoder(&self) -> Result<&Arc<dyn Encoder>> {
+        if let Some(encoder) = self.encoder.get() {
+            return Ok(encoder);
+        }
+        let _one = self.loading.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(encoder) = self.encoder.get() {
+            return Ok(encoder);
+        }
+        let options = EncoderOptions::with_threads(self.threads);
+        let loaded = match &self.bundle {
+            Some(bundle) => bundle.encoder_with(&options)?,
+            None => None,
+        };
+        let loaded = loaded.ok_or_else(|| {
+            Error::invalid(format!(
+                "this database has no encoder: give vectors of {}, or make one with `mopqdb create --encoder default`",
+                self.dim
+            ))
+        })?;
+        Ok(self.encoder.get_or_init(|| loaded))
+    }
+
+    /// Vectors of these texts as keys, rounded as they are stored: n x dim.
+    pub fn encode_keys(&self, texts: &[&str]) -> Result<Vec<f16>> {
+        let vectors = self.encoder()?.encode_keys(texts)?;
+        let rounded: Vec<f16> = vectors.iter().map(|&x| f16::from_f32(x)).collect();
+        match rounded.iter().position(|x| !x.is_finite()) {
+            None => Ok(rounded),
+            Some(at) => Err(Error::Model(format!(
+                "the encoder gave a value that is not finite for the text {:?}",
+                shorten(texts[at / self.dim])
+            ))),
+        }
+    }
+
+    /// Vectors of these texts as queries: n x dim.
+    pub fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>> {
+        self.encoder()?.encode_queries(texts)
+    }
+
+    /// A user's vector as it is stored or searched with: of the right width, finite, normalised for cosine.
+    pub fn check_vector(&self, vector: &[f32], what: impl FnOnce() -> String) -> Result<Vec<f32>> {
+        if vector.len() != self.dim {
+            return Err(Error::invalid(format!(
+                "{} has {} values, this database takes {}",
+                what(),
+                vector.len(),
+                self.dim
+            )));
+        }
+        if let Some(at) = vector.iter().position(|x| !x.is_finite()) {
+            return Err(Error::invalid(format!(
+                "{} has {} at position {at}; only finite values can be compared",
+                what(),
+                vector[at]
+            )));
+        }
+        if self.metric != Metric::Cosine {
+            return Ok(vector.to_vec());
+        }
+        normalised(vector).ok_or_else(|| {
+            Error::invalid(format!(
+                "{} is zero: it has no direction to compare by cosine",
+                what()
+            ))
+        })
+    }
+
+    /// The codes of stored vectors, row-major; empty without a quantizer.
+    pub fn quantize(&self, vectors: &[f32]) -> Result<Vec<u8>> {
+        let Some(quantizer) = &self.quantizer else {
+            return Ok(Vec::new());
+        };
+        let rows = vectors.len() / self.dim;
+        let mut codes = vec![0; rows * quantizer.shape().subspaces()];
+        quantizer.quantize(vectors, &mut codes)?;
+        Ok(codes)
+    }
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("id", &self.id)
+            .field("encoder", &self.encoder_id)
+            .field("dim", &self.dim)
+            .finish()
+    }
+}
+
+/// A vector of length one in the same direction. Computed in f64, so that neither huge nor tiny values overflow. A
+/// vector that is of length one already, to the rounding of f32, stays as it is: storing it again changes nothing.
+fn normalised(vector: &[f32]) -> Option<Vec<f32>> {
+    let squares: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    if squares == 0.0 {
+        return None;
+    }
+    if (squares - 1.0).abs() < 1e-6 {
+        return Some(vector.to_vec());
+    }
+    let scale = squares.sqrt().recip();
+    Some(
+        vector
+            .iter()
+            .map(|&x| (f64::from(x) * scale) as f32)
+            .collect(),
+    )
+}
+
+/// Widens a stored vector.
+pub fn widen(vector: &StoredVector) -> Vec<f32> {
+    match vector {
+        StoredVector::F32(v) => v.to_vec(),
+        StoredVector::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
+    }
+}
+
+/// The beginning of a text, for messages.
+fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(60).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_is_normalised_for_cosine_once_and_for_ever() {
+        let model = Model::none(3, Metric::Cosine);
+        for vector in [[3.0, 0.0, 4.0], [1e-30, 2e-30, 0.0], [1e30, -1e30, 1e30]] {
+            let once = model.check_vector(&vector, || "it".into()).unwrap();
+            let twice = model.check_vector(&once, || "it".into()).unwrap();
+            assert_eq!(once, twice);
+            let length: f32 = once.iter().map(|x| x * x).sum();
+            assert!((length - 1.0).abs() < 1e-5, "{once:?}");
+        }
+    }
+
+    #[test]
+    fn a_vector_that_cannot_be_compared_is_refused_in_words() {
+        let model = Model::none(2, Metric::Cosine);
+        for (vector, words) in [
+            (&[1.0][..], "has 1 values, this database takes 2"),
+            (&[f32::NAN, 0.0], "NaN at position 0"),
+            (&[0.0, f32::INFINITY], "inf at position 1"),
+            (&[0.0, -0.0], "is zero"),
+        ] {
+            let error = model
+                .check_vector(vector, || "the query".into())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(words) && error.starts_with("the query"),
+                "{error}"
+            );
+        }
+        assert!(
+            Model::none(2, Metric::Ip)
+                .check_vector(&[0.0, 0.0], || "it".into())
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! The models of a database: bundles in `models/`, each in a directory named by its content.
+//!
+//! The folder is the list. Registering takes no lock: a bundle is copied under a temporary name and renamed, and two
+//! that register the same one do the same thing.
+
+use crate::bundle::{Bundle, MANIFEST_FILE, ModelId};
+use crate::error::{Error, Result};
+use crate::files::{Disk, Files};
+use crate::layout::Layout;
+use crate::manifest;
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// A model of a database, for a listing.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelInfo {
+    /// Its name by content.
+    pub id: ModelId,
+    /// Whether queries are answered with it.
+    pub active: bool,
+    /// How it was trained: `mopq`, `opq`, ...; `encoder` for one without a quantizer.
+    pub method: String,
+    /// Subspaces and codewords of its quantizer.
+    pub shape: Option<(usize, usize)>,
+    /// When it was registered, in seconds since 1970.
+    pub registered: u64,
+    /// Its training config and seed, as the trainer wrote them.
+    pub training: serde_json::Value,
+    /// Its validation recall and the like, as the trainer wrote them.
+    pub evaluation: serde_json::Value,
+}
+
+/// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.
+pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId> {
+    let layout = Layout::new(dir.as_ref());
+    // Not a database: say so before anything is written to it.
+    let record = manifest::newest(&Disk::default(), layout.dir())?;
+    if bundle.metric() != record.metric {
+        return Err(Error::Model(format!(
+            "the model is for {}, the database for {}",
+            bundle.metric(),
+            record.metric
+        )));
+    }
+    let texts = record.rows == crate::version::RowsKind::Text;
+    if texts != bundle.has_encoder() || (!texts && bundle.input_dim() != record.dim as usize) {
+        return Err(Error::Model(format!(
+            "{} is not a model for this database: {}",
+            bundle.dir().display(),
+            if texts {
+                "it has no encoder, and the rows are texts".into()
+            } else {
+                format!("the rows are vectors of {}", record.dim)
+            }
+        )));
+    }
+    register(&Disk::default(), &layout, bundle)
+}
+
+/// Copies a bundle into the database: there whole or not at all.
+pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> Result<ModelId> {
+    let id = bundle.model_id();
+    let home = layout.model(id);
+    if home.is_dir() {
+        Bundle::open(&home)?;
+        return Ok(id);
+    }
+    bundle.verify()?;
+    let models = layout.models();
+    let tmp = models.join(format!(".{}.{}.tmp", id.short(), std::process::id()));
+    match files.remove_dir(&tmp) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io("removing", &tmp)(e));
+        }
+        _ => {}
+    }
+    files
+        .create_dir(&tmp)
+        .map_err(Error::io("creating", &tmp))?;
+    let names = bundle
+        .manifest()
+        .files
+        .iter()
+        .map(|file| file.name.as_str());
+    for name in names.chain([MANIFEST_FILE]) {
+        copy(files, &models, &bundle.dir().join(name), &tmp.join(name))?;
+    }
+    files.sync_dir(&tmp).map_err(Error::io("syncing", &tmp))?;
+    if let Err(e) = files.rename(&tmp, &home) {
+        // Another process may have registered the same bundle meanwhile.
+        if !home.is_dir() {
+            return Err(Error::io("naming", &home)(e));
+        }
+        let _ = files.remove_dir(&tmp);
+    }
+    files
+        .sync_dir(&models)
+        .map_err(Error::io("syncing", &models))?;
+    Ok(id)
+}
+
+/// Copies a file of a bundle. One that is in this database already, in another model, is linked: encoders are large.
+fn copy(files: &dyn Files, models: &Path, from: &Path, to: &Path) -> Result<()> {
+    if from.starts_with(models) {
+        return files.link(from, to).map_err(Error::io("linking", to));
+    }
+    let bytes = files.read(from).map_err(Error::io("reading", from))?;
+    let mut file = files.create(to).map_err(Error::io("creating", to))?;
+    file.write_all(&bytes).map_err(Error::io("writing", to))?;
+    file.sync().map_err(Error::io("syncing", to))
+}
+
+/// The models of a database, oldest first.
+pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
+    let layout = Layout::new(dir.as_ref());
+    let active = manifest::newest(&Disk::default(), layout.dir())?.model;
+    let mut found = Vec::new();
+    for path in model_dirs(&layout)? {
+        let bundle = Bundle::open(&path)?;
+        let manifest = bundle.manifest();
+        let registered = std::fs::metadata(&path)
+            .and_then(|m| m.modified())
+            .map_err(Error::io("reading", &path))?;
+        let registered = registered
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |d| d.as_secs());
+        let shape = bundle
+            .quantizer()?
+            .map(|q| (q.shape().subspaces(), q.shape().codewords()));
+        found.push(ModelInfo {
+            id: bundle.model_id(),
+            active: active == Some(bundle.model_id()),
+            method: manifest.method.clone(),
+            shape,
+            registered,
+            training: manifest.training.clone(),
+            evaluation: manifest.evaluation.clone(),
+        });
+    }
+    found.sort_by(|a, b| a.registered.cmp(&b.registered).then(a.id.cmp(&b.id)));
+    Ok(found)
+}
+
+fn model_dirs(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let models = layout.models();
+    let names = Disk::default()
+        .list(&models)
+        .map_err(Error::io("listing", &models))?;
+    let ids = names.iter().filter(|name| name.parse::<ModelId>().is_ok());
+    Ok(ids.map(|name| models.join(name)).collect())
+}
+
+/// The one model whose id begins so.
+pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
+    let layout = Layout::new(dir.as_ref());
+    let dirs = model_dirs(&layout)?;
+    let ids = dirs
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str()?.parse::<ModelId>().ok());
+    let matching: Vec<ModelId> = ids.filter(|id| id.starts_with(prefix)).collect();
+    match matching[..] {
+        [one] => Ok(one),
+        [] => Err(Error::invalid(format!(
+            "no model of this database begins with {prefix:?}; `mopqdb models` lists them"
+        ))),
+        _ => Err(Error::invalid(format!(
+            "{} models begin with {prefix:?}; give more digits",
+            matching.len()
+        ))),
+    }
+}

@@ -1,0 +1,72 @@
+//! How a database is made and opened.
+
+use crate::metric::Metric;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a new database is.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// The bundle that it starts with: an encoder, codebooks, or both. Without one it takes vectors of `dim`.
+    pub bundle: Option<PathBuf>,
+    /// Width of the vectors; with a bundle it may be left out, and has to agree.
+    pub dim: Option<usize>,
+    /// How queries and keys are compared; with a bundle it may be left out, and has to agree. Default: cosine.
+    pub metric: Option<Metric>,
+}
+
+impl CreateOptions {
+    /// A database of ready-made vectors.
+    pub fn vectors(dim: usize, metric: Metric) -> Self {
+        Self {
+            bundle: None,
+            dim: Some(dim),
+            metric: Some(metric),
+        }
+    }
+
+    /// A database with this bundle's model.
+    pub fn bundle(path: impl Into<PathBuf>) -> Self {
+        Self {
+            bundle: Some(path.into()),
+            dim: None,
+            metric: None,
+        }
+    }
+}
+
+/// How a database is opened. The defaults suit most.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Threads of a scan, of quantizing and of encoding; 0: as many as the machine has cores.
+    pub threads: usize,
+    /// A tail of this many rows is sealed into a segment.
+    pub seal_rows: usize,
+    /// Logs of this many bytes are sealed too.
+    pub seal_bytes: u64,
+    /// Memory that rebuilding, compacting and training may take for their buffers, in bytes.
+    pub memory_limit: usize,
+    /// Merge small segments and drop dead rows in the background.
+    pub auto_compact: bool,
+    /// Train OPQ and rebuild when a seal finds this many rows or more and no quantizer. 0: never.
+    pub auto_quantize: usize,
+    /// How often the maintenance thread looks for a prepared rebuild to commit.
+    pub maintenance: Duration,
+    /// Read segments into memory in place of mapping them.
+    pub no_mmap: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            seal_rows: 1 << 18,
+            seal_bytes: 256 << 20,
+            memory_limit: 512 << 20,
+            auto_compact: true,
+            auto_quantize: 0,
+            maintenance: Duration::from_millis(200),
+            no_mmap: false,
+        }
+    }
+}

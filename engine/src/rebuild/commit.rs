@@ -1,0 +1,189 @@
+//! Committing a prepared rebuild, in the process that holds the lock.
+
+use super::RebuildOptions;
+use super::encode::encode_segment;
+use super::ready::Ready;
+use crate::bundle::Bundle;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::sealed::{Sealed, SegmentView};
+use crate::snapshot::Snapshot;
+use crate::store::{Change, Store, lock};
+use std::path::Path;
+use std::sync::{Arc, MutexGuard};
+
+/// If a rebuild is ready, commits it, or declines it with a reason. Whether the model changed.
+pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
+    let Some(ready) = Ready::read(&store.layout)? else {
+        return Ok(false);
+    };
+    let compacting = lock(&store.compacting);
+    // Somebody may have committed it while we waited.
+    if Ready::read(&store.layout)?.as_ref() != Some(&ready) {
+        return Ok(false);
+    }
+    let active = store.current().model.id();
+    if ready.base != active || active == Some(ready.model) {
+        Ready::withdraw(&*store.files, &store.layout)?;
+        return Ok(false);
+    }
+    match commit(store, &ready, &compacting) {
+        Ok(()) => {
+            Ready::withdraw(&*store.files, &store.layout)?;
+            let staging = Ready::staging(&store.layout, ready.model);
+            if let Err(e) = store.files.remove_dir(&staging) {
+                tracing::debug!("{} stays: {e}", staging.display());
+            }
+            Ok(true)
+        }
+        // Nobody knows what became of it: the next open does, and READY tells it to go on.
+        Err(e @ Error::OutcomeUnknown(_)) => Err(e),
+        Err(e) => {
+            Ready::decline(
+                &*store.files,
+                &store.layout,
+                &format!("model {}: {e}", ready.model.short()),
+            )?;
+            Err(e)
+        }
+    }
+}
+
+fn commit(store: &Store, ready: &Ready, _compacting: &MutexGuard<'_, ()>) -> Result<()> {
+    let target = Model::open(
+        Bundle::open(store.layout.model(ready.model))?,
+        store.options.threads,
+    )?;
+    let target = Arc::new(target);
+    let staging = Ready::staging(&store.layout, ready.model);
+    let segments = store.layout.segments();
+    store
+        .files
+        .create_dir(&staging)
+        .map_err(Error::io("creating", &staging))?;
+    // Off the writer's lock, until almost nothing is left: seal the tail, encode what has no codes yet.
+    for _ in 0..3 {
+        store.seal()?;
+        encode_missing(store, &staging, &target)?;
+    }
+    let sealing = lock(&store.sealing);
+    loop {
+        store.seal_locked(&sealing)?;
+        encode_missing(store, &staging, &target)?;
+        adopt(store, &staging, &segments)?;
+        if switch(store, &staging, &target)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Encodes the segments that have no files under the model.
+fn encode_missing(store: &Store, staging: &Path, target: &Model) -> Result<()> {
+    for view in store.current().segments.iter() {
+        encode_one(store, staging, view, target)?;
+    }
+    store
+        .files
+        .sync_dir(staging)
+        .map_err(Error::io("syncing", staging))
+}
+
+fn encode_one(store: &Store, staging: &Path, view: &SegmentView, target: &Model) -> Result<()> {
+    let segments = store.layout.segments();
+    let options = RebuildOptions {
+        threads: store.options.threads,
+        memory_limit: store.options.memory_limit,
+        ..RebuildOptions::default()
+    };
+    encode_segment(
+        &store.files,
+        &[staging, &segments],
+        staging,
+        view,
+        target,
+        &options,
+        &mut |_| {},
+    )?;
+    Ok(())
+}
+
+/// Moves staged files to where segments are.
+fn adopt(store: &Store, staging: &Path, segments: &Path) -> Result<()> {
+    for name in store
+        .files
+        .list(staging)
+        .map_err(Error::io("listing", staging))?
+    {
+        if name.ends_with(".tmp") {
+            continue;
+        }
+        let (from, to) = (staging.join(&name), segments.join(&name));
+        store
+            .files
+            .rename(&from, &to)
+            .map_err(Error::io("moving", &from))?;
+    }
+    store
+        .files
+        .sync_dir(segments)
+        .map_err(Error::io("syncing", segments))
+}
+
+/// A tail of so many rows is encoded under the writer's lock; a longer one is sealed once more without it.
+const LAST_ROWS: u64 = 512;
+
+/// Makes `target` the model. False if more rows arrived since the last seal than should be encoded under the lock.
+///
+/// Requires: `sealing` and `compacting` are held, and every segment has its files under `target`.
+fn switch(store: &Store, staging: &Path, target: &Arc<Model>) -> Result<bool> {
+    let dir = store.layout.segments();
+    let open = |view: &SegmentView| {
+        Ok(Arc::new(Sealed::open(
+            &*store.files,
+            &dir,
+            view.sealed.id,
+            target,
+        )?))
+    };
+    let before = store.current();
+    let mut opened = before
+        .segments
+        .iter()
+        .map(open)
+        .collect::<Result<Vec<_>>>()?;
+
+    let mut committer = lock(&store.commit);
+    let mut queue = lock(&store.queue);
+    store.flush_held(&mut committer, &mut queue);
+    let mut next = Snapshot::clone(&store.current());
+    if next.tail.alive() > LAST_ROWS {
+        return Ok(false);
+    }
+    if let Some(last) = store.seal_last(&mut committer, &mut next)? {
+        encode_one(store, staging, &last, target)?;
+        adopt(store, staging, &dir)?;
+        opened.push(open(&last)?);
+        Arc::make_mut(&mut next.segments).push(last);
+    }
+    let views = opened.into_iter().zip(next.segments.iter());
+    let views = views.map(|(sealed, view)| {
+        assert_eq!(
+            sealed.id, view.sealed.id,
+            "segments change under the sealing and compacting locks only"
+        );
+        SegmentView {
+            sealed,
+            live: view.live.clone(),
+        }
+    });
+    next.segments = Arc::new(views.collect());
+    next.model = Arc::clone(target);
+    let change = Change {
+        snapshot: next,
+        first_log: committer.rotate()?,
+        first_seq: queue.next_seq,
+    };
+    store.commit_version(&mut committer, change)?;
+    queue.model = Arc::clone(target);
+    Ok(true)
+}

@@ -1,0 +1,243 @@
+//! The files of one segment under another model: vectors where the encoder changed, and codes.
+
+use super::RebuildOptions;
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::ids::RowId;
+use crate::model::Model;
+use crate::scan::Vectors;
+use crate::sealed::{SegmentView, check_codes, codes_path, vecs_path};
+use crate::segment::{CodesFile, ValueRef, VecsFile, VecsMeta, VecsWriter};
+use crate::snapshot::widen_into;
+use crate::store::CodesSink;
+use crate::version::RowsKind;
+use half::f16;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Texts are encoded so many at a time.
+const TEXTS: usize = 1024;
+
+/// How many rows were done, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Encoded {
+    pub(super) rows: u64,
+    pub(super) reused: u64,
+    pub(super) texts: u64,
+}
+
+/// Writes what is missing of a segment's files under `target` into `out`, looking in `homes` for those that are there.
+/// Files get their names when whole: one that is there is whole, and is checked to be of these rows.
+pub(super) fn encode_segment(
+    files: &Arc<dyn Files>,
+    homes: &[&Path],
+    out: &Path,
+    view: &SegmentView,
+    target: &Model,
+    options: &RebuildOptions<'_>,
+    done: &mut dyn FnMut(u64),
+) -> Result<Encoded> {
+    let mut encoded = Encoded::default();
+    let rows = view.sealed.rows.rows();
+    let vecs = match target.rows() {
+        RowsKind::Vector => None,
+        RowsKind::Text => Some(match find_vecs(files, homes, view, target)? {
+            Some(vecs) => vecs,
+            None => {
+                encoded.texts = encode_texts(files, out, view, target, options)?;
+                VecsFile::open(&**files, &vecs_path(out, view.sealed.id, target))?
+            }
+        }),
+    };
+    if target.quantizer().is_none() || has_codes(files, homes, view, target)? {
+        encoded.reused = rows as u64;
+        done(rows as u64);
+        return Ok(encoded);
+    }
+    let hash = view.sealed.rows.hash();
+    let mut sink = CodesSink::create(files, out, view.sealed.id, hash, rows as u32, target)?;
+    let source = |range: Range<usize>| match &vecs {
+        Some(vecs) => Ok(Vectors::F16(vecs.vectors(range)?)),
+        None => Ok(Vectors::F32(view.sealed.rows.vectors(range)?)),
+    };
+    let threads = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    };
+    let share = share_rows(target.dim(), threads, options.memory_limit);
+    for start in (0..rows).step_by(share * threads) {
+        options.check_stop()?;
+        let end = (start + share * threads).min(rows);
+        let shares: Vec<_> = (start..end)
+            .step_by(share)
+            .map(|at| at..(at + share).min(end))
+            .collect();
+        let work = |range: Range<usize>| {
+            let mut wide = Vec::with_capacity(range.len() * target.dim());
+            widen_into(source(range.clone())?, &mut wide);
+            let codes = target
+                .quantize(&wide)
+                .map_err(|e| named(view, target, &range, &wide, e))?;
+            Ok((codes, wide))
+        };
+        let quantized: Vec<Result<(Vec<u8>, Vec<f32>)>> = std::thread::scope(|scope| {
+            let (own, others) = shares.split_last().expect("a range of rows has a share");
+            let others: Vec<_> = others
+                .iter()
+                .map(|range| scope.spawn(|| work(range.clone())))
+                .collect();
+            let own = work(own.clone());
+            let joined = others.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|e| std::panic::resume_unwind(e))
+            });
+            joined.chain([own]).collect()
+        });
+        for part in quantized {
+            let (codes, wide) = part?;
+            sink.push(&codes, &wide)?;
+        }
+        done((end - start) as u64);
+    }
+    sink.finish()?;
+    encoded.rows = rows as u64;
+    Ok(encoded)
+}
+
+/// Rows of one thread's share, so that all buffers stay well inside the limit.
+fn share_rows(dim: usize, threads: usize, memory_limit: usize) -> usize {
+    // A widened vector and what the quantizer projects it to, for each row of each thread.
+    let row = dim * 4 * 3;
+    (memory_limit / 4 / threads / row).clamp(64, 8192) / 64 * 64
+}
+
+/// Says which row a model can't quantize.
+fn named(
+    view: &SegmentView,
+    target: &Model,
+    range: &Range<usize>,
+    wide: &[f32],
+    error: Error,
+) -> Error {
+    let dim = target.dim();
+    let bad = wide
+        .chunks_exact(dim)
+        .position(|vector| target.quantize(vector).is_err());
+    let key = bad.and_then(|at| view.sealed.rows.key(RowId((range.start + at) as u32)).ok());
+    let model = target.id().map_or_else(String::new, |id| id.short());
+    Error::Model(format!(
+        "model {model} can't quantize the row {:?}: {error}; the old model stays",
+        key.unwrap_or("?")
+    ))
+}
+
+fn find_vecs(
+    files: &Arc<dyn Files>,
+    homes: &[&Path],
+    view: &SegmentView,
+    target: &Model,
+) -> Result<Option<VecsFile>> {
+    for home in homes {
+        let path = vecs_path(home, view.sealed.id, target);
+        if !path.exists() {
+            continue;
+        }
+        let vecs = VecsFile::open(&**files, &path)?;
+        let meta = vecs.meta();
+        if meta.rows_hash == view.sealed.rows.hash() && meta.encoder == target.encoder_id().0 {
+            return Ok(Some(vecs));
+        }
+        return Err(Error::corrupt(
+            path,
+            "meta",
+            0,
+            "made from another rows file or by another encoder",
+        ));
+    }
+    Ok(None)
+}
+
+fn has_codes(
+    files: &Arc<dyn Files>,
+    homes: &[&Path],
+    view: &SegmentView,
+    target: &Model,
+) -> Result<bool> {
+    for home in homes {
+        let path = codes_path(home, view.sealed.id, target)
+            .expect("a model with a quantizer has codes files");
+        if path.exists() {
+            let codes = CodesFile::open(&**files, &path)?;
+            check_codes(
+                &codes,
+                view.sealed.rows.hash(),
+                view.sealed.rows.rows(),
+                target,
+            )?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Encodes the living texts of a segment; dead rows get zeros, which nobody will see.
+fn encode_texts(
+    files: &Arc<dyn Files>,
+    out: &Path,
+    view: &SegmentView,
+    target: &Model,
+    options: &RebuildOptions<'_>,
+) -> Result<u64> {
+    let rows = &view.sealed.rows;
+    let meta = VecsMeta {
+        segment: view.sealed.id,
+        rows_hash: rows.hash(),
+        encoder: target.encoder_id().0,
+        rows: rows.rows() as u32,
+        dim: target.dim() as u32,
+    };
+    let mut writer = VecsWriter::create(
+        Arc::clone(files),
+        &vecs_path(out, view.sealed.id, target),
+        meta,
+    )?;
+    let mut cursor = rows.cursor();
+    let mut batch: Vec<Option<String>> = Vec::with_capacity(TEXTS);
+    let mut texts = 0;
+    loop {
+        let next = cursor.next()?;
+        let ended = next.is_none();
+        if let Some(row) = next {
+            let ValueRef::Text(text) = row.value else {
+                unreachable!("only texts are encoded")
+            };
+            batch.push(view.live.contains(row.row).then(|| text.to_owned()));
+        }
+        if batch.len() == TEXTS || (ended && !batch.is_empty()) {
+            options.check_stop()?;
+            let alive: Vec<&str> = batch.iter().flatten().map(String::as_str).collect();
+            let vectors = if alive.is_empty() {
+                Vec::new()
+            } else {
+                target.encode_keys(&alive)?
+            };
+            let mut vectors = vectors.chunks_exact(target.dim());
+            let zeros = vec![f16::ZERO; target.dim()];
+            for row in &batch {
+                let vector = row
+                    .as_ref()
+                    .map(|_| vectors.next().expect("a vector for each text"));
+                writer.push(vector.unwrap_or(&zeros))?;
+            }
+            texts += alive.len() as u64;
+            batch.clear();
+        }
+        if ended {
+            break;
+        }
+    }
+    writer.finish()?;
+    Ok(texts)
+}

@@ -1,0 +1,192 @@
+//! Rebuilding under a new model while others query and insert: prepare anywhere, commit under the lock.
+//!
+//! *Prepare*, in any process and as a reader, writes the codes of every segment under the new model (and its vectors,
+//! where the encoder changed) into `staging/`, and then one small file, `READY`. *Commit* is the writing process's: this
+//! one, if the lock is free, or whichever holds it, whose maintenance thread looks for `READY`. Either may die at any
+//! step; what is staged stays, and the next one goes on from it.
+
+mod commit;
+mod encode;
+mod prepare;
+mod ready;
+
+pub(crate) use commit::commit_if_ready;
+pub(crate) use ready::is_ready;
+
+use crate::bundle::ModelId;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::files::Disk;
+use crate::layout::Layout;
+use crate::manifest;
+use crate::options::Options;
+use ready::Ready;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a rebuild is done.
+#[derive(Clone, Copy)]
+pub struct RebuildOptions<'a> {
+    /// The model to switch to; the newest one if none is given. An older one rolls back.
+    pub model: Option<ModelId>,
+    /// Threads that quantize and encode; 0: as many as the machine has cores.
+    pub threads: usize,
+    /// Memory for buffers, in bytes.
+    pub memory_limit: usize,
+    /// How long to wait for the writing process to commit, where another one has the lock.
+    pub wait: Duration,
+    /// Told how far it is, now and then.
+    pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+    /// Set by somebody else to stop: the staged files stay.
+    pub stop: Option<&'a AtomicBool>,
+}
+
+impl Default for RebuildOptions<'_> {
+    fn default() -> Self {
+        let options = Options::default();
+        Self {
+            model: None,
+            threads: 0,
+            memory_limit: options.memory_limit,
+            wait: Duration::from_secs(60),
+            progress: None,
+            stop: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for RebuildOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RebuildOptions")
+            .field("model", &self.model)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RebuildOptions<'_> {
+    /// An error, once somebody wants to stop.
+    fn check_stop(&self) -> Result<()> {
+        match self.stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => Err(Error::invalid(
+                "stopped; what was prepared is kept, `mopqdb rebuild` goes on from it",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How far a rebuild is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Rows that have their new codes.
+    pub rows: u64,
+    /// Rows in all.
+    pub total: u64,
+}
+
+/// What a rebuild did.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Rebuilt {
+    /// The model that is active now.
+    pub model: ModelId,
+    /// Rows that were quantized anew.
+    pub rows: u64,
+    /// Rows whose codes under this model were there already.
+    pub reused: u64,
+    /// Texts that were encoded anew, because the encoder changed.
+    pub encoded: u64,
+}
+
+/// Switches a database to another model: prepares, then commits, or sees the writing process commit.
+pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
+    let layout = Layout::new(dir.as_ref());
+    let (ready, mut rebuilt) = prepare::prepare(&layout, options)?;
+    let Some(ready) = ready else {
+        return Ok(rebuilt);
+    };
+    match Database::open(
+        dir.as_ref(),
+        Options {
+            auto_compact: false,
+            ..Options::default()
+        },
+    ) {
+        Ok(db) => {
+            commit_if_ready(&db.store)?;
+            db.close()?;
+            match Ready::declined(&layout)? {
+                Some(why) => Err(Error::Model(why)),
+                None => Ok(rebuilt),
+            }
+        }
+        Err(Error::Locked { holder, path }) => {
+            wait_for_commit(&layout, &ready, options, holder, &path)?;
+            rebuilt.model = ready.model;
+            Ok(rebuilt)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Watches the manifest until the writing process has switched to the model.
+fn wait_for_commit(
+    layout: &Layout,
+    ready: &Ready,
+    options: &RebuildOptions<'_>,
+    holder: String,
+    lock: &Path,
+) -> Result<()> {
+    let deadline = Instant::now() + options.wait;
+    loop {
+        if manifest::newest(&Disk::default(), layout.dir())?.model == Some(ready.model) {
+            return Ok(());
+        }
+        if let Some(why) = Ready::declined(layout)? {
+            return Err(Error::Model(why));
+        }
+        match Ready::read(layout)? {
+            Some(now) if now != *ready => {
+                return Err(Error::Model(format!("superseded by model {}", now.model)));
+            }
+            _ => {}
+        }
+        if let Err(stopped) = options.check_stop() {
+            Ready::withdraw(&Disk::default(), layout)?;
+            return Err(stopped);
+        }
+        if Instant::now() >= deadline {
+            // It stays ready: whoever has the lock, or opens the database next, commits it.
+            return Err(Error::Locked {
+                path: lock.into(),
+                holder: format!(
+                    "{holder}, which has not committed model {} yet; the prepared files are kept, and it, or the next \
+                     to open the database for writing, will",
+                    ready.model.short()
+                ),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Database {
+    /// Switches this database to another model, from within the process that has it open.
+    pub fn rebuild(&self, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
+        let (ready, rebuilt) = prepare::prepare(&self.store.layout, options)?;
+        if let Some(ready) = ready {
+            commit_if_ready(&self.store)?;
+            if let Some(why) = Ready::declined(&self.store.layout)? {
+                return Err(Error::Model(why));
+            }
+            // The maintenance thread may have been faster.
+            let active = self.snapshot().model.id();
+            if active != Some(ready.model) {
+                return Err(Error::Model("superseded by another rebuild".into()));
+            }
+        }
+        Ok(rebuilt)
+    }
+}

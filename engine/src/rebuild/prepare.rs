@@ -1,0 +1,156 @@
+//! Preparing a rebuild, in any process, as a reader.
+
+use super::encode::encode_segment;
+use super::ready::Ready;
+use super::{Progress, RebuildOptions, Rebuilt};
+use crate::bundle::{Bundle, ModelId};
+use crate::error::{Error, Result};
+use crate::files::{Disk, Files};
+use crate::layout::Layout;
+use crate::lock::FileLock;
+use crate::model::Model;
+use crate::models;
+use crate::options::Options;
+use crate::reader::Reader;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Stages every segment's files under the wanted model and asks for the commit. Nothing to ask for if it is active.
+pub(super) fn prepare(
+    layout: &Layout,
+    options: &RebuildOptions<'_>,
+) -> Result<(Option<Ready>, Rebuilt)> {
+    let reader = Reader::open(
+        layout.dir(),
+        Options {
+            threads: 1,
+            ..Options::default()
+        },
+    )?;
+    let id = match options.model {
+        Some(id) => id,
+        None => newest(layout)?,
+    };
+    let mut rebuilt = Rebuilt {
+        model: id,
+        rows: 0,
+        reused: 0,
+        encoded: 0,
+    };
+    let base = reader.snapshot().model.id();
+    if base == Some(id) {
+        return Ok((None, rebuilt));
+    }
+    let target = open_target(layout, id, &reader, options)?;
+    let files: Arc<dyn Files> = Arc::new(Disk::default());
+    files
+        .create_dir(&layout.staging())
+        .map_err(Error::io("creating", layout.staging()))?;
+    let lock = FileLock::acquire(&layout.prepare_lock())?;
+    let staging = Ready::staging(layout, id);
+    files
+        .create_dir(&staging)
+        .map_err(Error::io("creating", &staging))?;
+    clear_unfinished(&*files, &staging)?;
+    let segments = layout.segments();
+    let mut finished = HashSet::new();
+    loop {
+        let snapshot = reader.snapshot();
+        if snapshot.model.id() != base {
+            return Err(Error::Model(
+                "another rebuild was committed meanwhile; run it again".into(),
+            ));
+        }
+        let total: u64 = snapshot
+            .segments
+            .iter()
+            .map(|view| view.sealed.rows.rows() as u64)
+            .sum();
+        let mut rows = (snapshot.segments.iter())
+            .filter(|view| finished.contains(&view.sealed.id))
+            .map(|view| view.sealed.rows.rows() as u64)
+            .sum();
+        let mut news = false;
+        for view in snapshot.segments.iter() {
+            if !finished.insert(view.sealed.id) {
+                continue;
+            }
+            news = true;
+            options.check_stop()?;
+            let homes = [staging.as_path(), segments.as_path()];
+            let encoded = encode_segment(
+                &files,
+                &homes,
+                &staging,
+                view,
+                &target,
+                options,
+                &mut |done| {
+                    rows += done;
+                    if let Some(progress) = options.progress {
+                        progress(Progress { rows, total });
+                    }
+                },
+            )?;
+            rebuilt.rows += encoded.rows;
+            rebuilt.reused += encoded.reused;
+            rebuilt.encoded += encoded.texts;
+        }
+        // What was sealed meanwhile; then only the tail is left, which the commit encodes.
+        if !news || !reader.refresh()? {
+            break;
+        }
+    }
+    files
+        .sync_dir(&staging)
+        .map_err(Error::io("syncing", &staging))?;
+    let ready = Ready { model: id, base };
+    ready.request(&*files, layout)?;
+    drop(lock);
+    Ok((Some(ready), rebuilt))
+}
+
+/// The model registered last.
+fn newest(layout: &Layout) -> Result<ModelId> {
+    let models = models::models(layout.dir())?;
+    models.last().map(|model| model.id).ok_or_else(|| {
+        Error::invalid("this database has no model to rebuild with; `mopqdb train` makes one")
+    })
+}
+
+fn open_target(
+    layout: &Layout,
+    id: ModelId,
+    reader: &Reader,
+    options: &RebuildOptions<'_>,
+) -> Result<Arc<Model>> {
+    let path = layout.model(id);
+    if !path.is_dir() {
+        return Err(Error::invalid(format!(
+            "this database has no model {id}; `mopqdb models` lists those it has"
+        )));
+    }
+    let target = Model::open(Bundle::open(&path)?, options.threads)?;
+    let record = reader.record();
+    let fits = target.metric() == record.metric
+        && target.rows() == record.rows
+        && (target.rows() == crate::version::RowsKind::Text || target.dim() == record.dim as usize);
+    if !fits {
+        return Err(Error::Model(format!(
+            "model {} is of another metric, width or kind than this database",
+            id.short()
+        )));
+    }
+    Ok(Arc::new(target))
+}
+
+/// Removes what an interrupted rebuild left unnamed.
+fn clear_unfinished(files: &dyn Files, staging: &std::path::Path) -> Result<()> {
+    for name in files.list(staging).map_err(Error::io("listing", staging))? {
+        if name.ends_with(".tmp") {
+            let path = staging.join(name);
+            files.remove(&path).map_err(Error::io("removing", &path))?;
+        }
+    }
+    Ok(())
+}

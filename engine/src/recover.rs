@@ -1,0 +1,508 @@
+//! Opening: which version is the truth, what the logs add to it, what is left over.
+
+use crate::bundle::Bundle;
+use crate::catalog::{Catalog, Testimony};
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::ids::{Generation, LogId, SegmentId, Seq};
+use crate::layout::Layout;
+use crate::log::{self, Batch, LogContents, LogWriter};
+use crate::manifest::{self, Found};
+use crate::model::Model;
+use crate::options::Options;
+use crate::scan::Scanner;
+use crate::sealed::SegmentView;
+use crate::segment::FileName;
+use crate::snapshot::Snapshot;
+use crate::store::replay;
+use crate::tail::Tail;
+use crate::version::VersionRecord;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A catalog and the record that it and the manifests agree on, mended where they did not.
+#[derive(Debug)]
+pub(crate) struct Witnesses {
+    pub(crate) catalog: Catalog,
+    pub(crate) record: VersionRecord,
+    /// Whether one of the two had to be mended: then nothing is removed for good.
+    pub(crate) mended: bool,
+}
+
+/// Finds the newest version. The higher of all manifest names and the catalog's record is the one; whichever witness
+/// holds it whole is the truth, and the other is mended. If neither does, only `repair` can help: an older manifest is
+/// never taken for the newest.
+pub(crate) fn witnesses(
+    files: &dyn Files,
+    layout: &Layout,
+    warnings: &mut Vec<String>,
+) -> Result<Witnesses> {
+    let dir = layout.dir();
+    let named = manifest::generations(files, dir)?.last().copied();
+    if named.is_none() && !dir.join("catalog").is_dir() {
+        return Err(manifest::newest(files, dir).expect_err("there is no manifest"));
+    }
+    let (catalog, testimony) = open_catalog(files, layout, warnings)?;
+    let (held, silence) = match testimony {
+        Testimony::Record(record) => (Some(*record), String::new()),
+        Testimony::Nothing(why) => (None, why),
+    };
+    let newest = named.max(held.as_ref().map(|record| record.generation));
+    let Some(newest) = newest else {
+        return Err(Error::corrupt(
+            layout.catalog(),
+            "record",
+            0,
+            no_witness(&silence),
+        ));
+    };
+    if named.is_none() {
+        expect_nothing_newer(
+            files,
+            layout,
+            held.as_ref().expect("it gave the generation"),
+        )?;
+    }
+    let published = manifest::read(files, dir, newest)?;
+    let held = held.filter(|record| record.generation == newest);
+    match (held, published) {
+        (Some(held), Found::Record(published)) if held == *published => Ok(Witnesses {
+            catalog,
+            record: held,
+            mended: false,
+        }),
+        (Some(held), Found::Record(published)) => {
+            // Both whole, of the same generation, and different: no crash leaves that.
+            let detail = format!(
+                "catalog and manifest hold two different versions {}",
+                published.generation
+            );
+            drop(held);
+            Err(Error::corrupt(
+                manifest::path(dir, newest),
+                "record",
+                0,
+                format!("{detail}; run `mopqdb repair`"),
+            ))
+        }
+        (Some(held), lost) => {
+            let why = match lost {
+                Found::Damaged(why) => format!("was damaged ({why})"),
+                _ => "was missing".into(),
+            };
+            manifest::publish(files, dir, &held)?;
+            warnings.push(format!(
+                "the manifest of version {newest} {why}; it was written again from the catalog"
+            ));
+            Ok(Witnesses {
+                catalog,
+                record: held,
+                mended: true,
+            })
+        }
+        (None, Found::Record(published)) => {
+            catalog.commit(&published)?;
+            let why = if silence.is_empty() {
+                "was behind".into()
+            } else {
+                format!("had no record ({silence})")
+            };
+            warnings.push(format!(
+                "the catalog {why}; version {newest} was restored to it from its manifest"
+            ));
+            Ok(Witnesses {
+                catalog,
+                record: *published,
+                mended: true,
+            })
+        }
+        (None, lost) => {
+            let why = match lost {
+                Found::Damaged(why) => why,
+                _ => "it is missing".into(),
+            };
+            let detail = format!(
+                "{why}, and the catalog does not hold version {newest} either; run `mopqdb repair`"
+            );
+            Err(Error::corrupt(
+                manifest::path(dir, newest),
+                "record",
+                0,
+                detail,
+            ))
+        }
+    }
+}
+
+fn no_witness(silence: &str) -> String {
+    format!("no manifest, and no record in the catalog ({silence}); run `mopqdb repair`")
+}
+
+/// Opens the catalog. One that can't be opened is put aside and begun anew: the manifests have what it had.
+fn open_catalog(
+    files: &dyn Files,
+    layout: &Layout,
+    warnings: &mut Vec<String>,
+) -> Result<(Catalog, Testimony)> {
+    let path = layout.catalog();
+    match Catalog::open(&path) {
+        Ok(catalog) => {
+            let testimony = catalog.read()?;
+            Ok((catalog, testimony))
+        }
+        Err(why) => {
+            let aside = orphan(files, layout, &path)?;
+            warnings.push(format!(
+                "the catalog could not be opened ({why}); it was put aside as {}",
+                aside.display()
+            ));
+            let catalog = Catalog::open(&path).map_err(|why| Error::Io {
+                doing: "opening the catalog",
+                path,
+                source: std::io::Error::other(why.clone()),
+            })?;
+            Ok((catalog, Testimony::Nothing(why)))
+        }
+    }
+}
+
+/// With no manifest at all the catalog is trusted only if nothing on disk is newer than what it says.
+fn expect_nothing_newer(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<()> {
+    let segments = list(files, &layout.segments())?;
+    let newest = segments
+        .iter()
+        .filter_map(|name| name.parse::<FileName>().ok())
+        .map(FileName::segment)
+        .max();
+    let newer_segment = newest.is_some_and(|id| id >= record.next_segment);
+    let newer_deletions = segments.iter().any(|name| {
+        matches!(name.parse(), Ok(FileName::Deletions(_, version)) if version > record.generation)
+    });
+    if newer_segment || newer_deletions {
+        let detail = format!(
+            "all manifests are missing, and files newer than the catalog's version {} are there; run `mopqdb repair`",
+            record.generation
+        );
+        return Err(Error::corrupt(layout.catalog(), "record", 0, detail));
+    }
+    Ok(())
+}
+
+/// The model that a record names.
+pub(crate) fn model(
+    layout: &Layout,
+    record: &VersionRecord,
+    options: &Options,
+) -> Result<Arc<Model>> {
+    let model = match record.model {
+        None => Model::none(record.dim as usize, record.metric),
+        Some(id) => {
+            let bundle = Bundle::open(layout.model(id))?;
+            if bundle.model_id() != id {
+                let detail = format!(
+                    "this bundle is model {}, its directory is named {id}",
+                    bundle.model_id()
+                );
+                return Err(Error::corrupt(layout.model(id), "manifest", 0, detail));
+            }
+            Model::open(bundle, options.threads)?
+        }
+    };
+    let agrees = model.metric() == record.metric
+        && model.dim() == record.dim as usize
+        && model.encoder_id() == record.encoder
+        && model.rows() == record.rows;
+    if !agrees {
+        let detail = format!(
+            "version {} and its model do not agree on metric, width or encoder",
+            record.generation
+        );
+        return Err(Error::corrupt(
+            manifest::path(layout.dir(), record.generation),
+            "record",
+            0,
+            detail,
+        ));
+    }
+    Ok(Arc::new(model))
+}
+
+/// The snapshot of a record, without what its logs add. Segments of `before` that are still the same stay open.
+pub(crate) fn snapshot(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+    model: Arc<Model>,
+    scanner: Arc<Scanner>,
+    before: Option<&Snapshot>,
+) -> Result<Snapshot> {
+    let dir = layout.segments();
+    let before = before.filter(|snapshot| Arc::ptr_eq(&snapshot.model, &model));
+    let mut segments = Vec::with_capacity(record.segments.len());
+    for segment in &record.segments {
+        let open = before.and_then(|snapshot| {
+            snapshot
+                .segments
+                .iter()
+                .find(|view| view.sealed.id == segment.id)
+        });
+        segments.push(match open {
+            Some(view) => {
+                SegmentView::with_deletions(files, &dir, segment, Arc::clone(&view.sealed))?
+            }
+            None => SegmentView::open(files, &dir, segment, &model)?,
+        });
+    }
+    let mut last = None;
+    for view in &segments {
+        let Some((first, end)) = view.sealed.rows.summary().seqs else {
+            continue;
+        };
+        if last.is_some_and(|last| first <= last) {
+            let detail = "its rows are older than those of the segment before it";
+            return Err(Error::corrupt(view.sealed.rows.path(), "meta", 0, detail));
+        }
+        last = Some(end);
+    }
+    Ok(Snapshot {
+        generation: record.generation,
+        model,
+        segments: Arc::new(segments),
+        tail: Tail::default(),
+        scanner,
+    })
+}
+
+/// The live logs of a record, oldest first.
+pub(crate) fn live_logs(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+) -> Result<Vec<LogId>> {
+    let names = list(files, &layout.logs())?;
+    let mut logs: Vec<_> = names
+        .iter()
+        .filter_map(|name| log::parse_name(name))
+        .collect();
+    logs.retain(|&id| id >= record.first_log);
+    logs.sort_unstable();
+    Ok(logs)
+}
+
+/// Applies the batches of a log to a snapshot.
+pub(crate) fn apply_log(
+    path: &Path,
+    contents: &LogContents,
+    snapshot: &mut Snapshot,
+) -> Result<()> {
+    for batch in &contents.batches {
+        check_batch(path, batch, snapshot)?;
+        replay(snapshot, batch)?;
+    }
+    Ok(())
+}
+
+/// A batch is only ever quantized under the encoder that made its vectors.
+fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
+    let model = &snapshot.model;
+    if batch.encoder != model.encoder_id() {
+        let detail = format!(
+            "a batch of encoder {}, this version has {}",
+            batch.encoder.short(),
+            model.encoder_id().short()
+        );
+        return Err(Error::corrupt(path, "record", 0, detail));
+    }
+    for change in &batch.changes {
+        if let log::Change::Put { key, text, vector } = change {
+            let texts = model.rows() == crate::version::RowsKind::Text;
+            let half = matches!(vector, log::StoredVector::F16(_));
+            if vector.dim() != model.dim() || text.is_some() != texts || half != texts {
+                let detail = format!("the row {key:?} is not of this database's kind");
+                return Err(Error::corrupt(path, "record", 0, detail));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the logs of an opened database gave.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) next_seq: Seq,
+    pub(crate) next_log: LogId,
+    /// Bytes of live logs.
+    pub(crate) bytes: u64,
+    /// The log that everything was carried over to, to be named by a new version.
+    pub(crate) carried: Option<LogId>,
+}
+
+/// Replays the live logs into a snapshot, for the writer: a torn tail is put aside and said. If any log was not closed
+/// in order, all batches are carried over to a new log, closed in order, so that damage to them is damage from now on.
+pub(crate) fn replay_logs(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+    snapshot: &mut Snapshot,
+    warnings: &mut Vec<String>,
+) -> Result<Replayed> {
+    let logs = live_logs(files, layout, record)?;
+    let mut next_seq = record.first_seq;
+    let mut bytes = 0;
+    let mut open_end = false;
+    let mut batches = Vec::new();
+    for &id in &logs {
+        let path = layout.logs().join(log::name(id));
+        let raw = files.read(&path).map_err(Error::io("reading", &path))?;
+        let contents = log::read(&path, id, &raw, 0)?;
+        if let Some(torn) = &contents.torn {
+            let aside = layout.orphans().join(format!("{}.torn", log::name(id)));
+            files
+                .create_dir(&layout.orphans())
+                .map_err(Error::io("creating", layout.orphans()))?;
+            crate::files::publish(files, &aside, &raw[torn.offset as usize..])
+                .map_err(Error::io("writing", &aside))?;
+            warnings.push(format!(
+                "the last {} bytes of {} were a write that was never finished or acknowledged; they were put aside as {}",
+                torn.len,
+                path.display(),
+                aside.display()
+            ));
+        }
+        apply_log(&path, &contents, snapshot)?;
+        next_seq = contents
+            .batches
+            .iter()
+            .map(Batch::end)
+            .fold(next_seq, Seq::max);
+        bytes += raw.len() as u64;
+        open_end |= !contents.ended;
+        batches.extend(contents.batches);
+    }
+    let mut next_log = LogId(
+        logs.last()
+            .map_or(record.first_log.0, |id| id.0 + 1)
+            .max(record.first_log.0),
+    );
+    let mut carried = None;
+    if open_end {
+        let mut log = LogWriter::create(files, &layout.logs(), next_log)?;
+        for batch in &batches {
+            log.append(batch)?;
+        }
+        bytes = log.bytes();
+        log.end()?;
+        carried = Some(next_log);
+        next_log = LogId(next_log.0 + 1);
+    }
+    Ok(Replayed {
+        next_seq,
+        next_log,
+        bytes,
+        carried,
+    })
+}
+
+/// Removes what this record does not name: leftovers of a crash above it, and files retired before it. Where a witness
+/// had to be mended they are put aside.
+pub(crate) fn clean(files: &dyn Files, layout: &Layout, witnesses: &Witnesses) -> Result<()> {
+    let record = &witnesses.record;
+    let mut gone = Vec::new();
+    for name in list(files, &layout.segments())? {
+        let named = match name.parse::<FileName>() {
+            Ok(FileName::Deletions(id, version)) => record
+                .segments
+                .iter()
+                .any(|s| s.id == id && s.deletions == Some(version)),
+            // Codes and vecs of a live segment under other models stay until `prune`.
+            Ok(file) => record.segments.iter().any(|s| s.id == file.segment()),
+            Err(()) => !name.ends_with(".tmp"),
+        };
+        if !named {
+            gone.push(layout.segments().join(name));
+        }
+    }
+    for name in list(files, &layout.logs())? {
+        if log::parse_name(&name).is_some_and(|id| id < record.first_log) {
+            gone.push(layout.logs().join(name));
+        }
+    }
+    for path in gone {
+        if witnesses.mended && !path.to_string_lossy().ends_with(".tmp") {
+            orphan(files, layout, &path)?;
+        } else if let Err(e) = files.remove(&path) {
+            tracing::debug!("{} stays: {e}", path.display());
+        }
+    }
+    manifest::prune(files, layout.dir());
+    Ok(())
+}
+
+/// The id that the next segment gets: above all that any file has.
+pub(crate) fn next_segment(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+) -> Result<SegmentId> {
+    let names = list(files, &layout.segments())?;
+    let used = names
+        .iter()
+        .filter_map(|name| name.parse::<FileName>().ok())
+        .map(|file| file.segment().0 + 1)
+        .max();
+    Ok(SegmentId(used.unwrap_or(0).max(record.next_segment.0)))
+}
+
+/// Moves something to `orphans/`, under a name that is free there.
+pub(crate) fn orphan(
+    files: &dyn Files,
+    layout: &Layout,
+    path: &Path,
+) -> Result<std::path::PathBuf> {
+    let orphans = layout.orphans();
+    files
+        .create_dir(&orphans)
+        .map_err(Error::io("creating", &orphans))?;
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let aside = (0..)
+        .map(|n| {
+            orphans.join(if n == 0 {
+                name.clone()
+            } else {
+                format!("{name}.{n}")
+            })
+        })
+        .find(|aside| !aside.exists())
+        .expect("some number is free");
+    files
+        .rename(path, &aside)
+        .map_err(Error::io("moving to orphans", path))?;
+    files
+        .sync_dir(&orphans)
+        .map_err(Error::io("syncing", &orphans))?;
+    Ok(aside)
+}
+
+fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
+    files.list(dir).map_err(Error::io("listing", dir))
+}
+
+/// The first record of a new database.
+pub(crate) fn first_record(model: &Model) -> VersionRecord {
+    VersionRecord {
+        generation: Generation(1),
+        metric: model.metric(),
+        rows: model.rows(),
+        dim: model.dim() as u32,
+        encoder: model.encoder_id(),
+        model: model.id(),
+        segments: Vec::new(),
+        first_log: LogId(1),
+        first_seq: Seq(1),
+        next_segment: SegmentId(1),
+    }
+}

@@ -1,0 +1,240 @@
+//! A segment's files, open under one model: what queries and housekeeping read.
+
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::ids::{RowId, SegmentId};
+use crate::live::Live;
+use crate::model::Model;
+use crate::scan::{BlockSource, VectorSource, Vectors};
+use crate::segment::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile};
+use crate::version::{RowsKind, SegmentRecord};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The open files of a segment.
+#[derive(Debug)]
+pub struct Sealed {
+    /// Which.
+    pub id: SegmentId,
+    /// What the user gave.
+    pub rows: RowsFile,
+    /// The encoder's output, where rows are texts.
+    pub vecs: Option<VecsFile>,
+    /// The codes, where the model has a quantizer.
+    pub codes: Option<CodesFile>,
+}
+
+/// A segment as one snapshot sees it.
+#[derive(Debug, Clone)]
+pub struct SegmentView {
+    /// Its files.
+    pub sealed: Arc<Sealed>,
+    /// Its rows that count.
+    pub live: Live,
+}
+
+impl Sealed {
+    /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
+    pub fn open(files: &dyn Files, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
+        let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
+        let hash = rows.hash();
+        let vecs = match model.rows() {
+            RowsKind::Vector => {
+                expect(rows.dim() == Some(model.dim()), rows.path(), || {
+                    format!(
+                        "vectors of {:?}, the record says {}",
+                        rows.dim(),
+                        model.dim()
+                    )
+                })?;
+                None
+            }
+            RowsKind::Text => {
+                expect(rows.dim().is_none(), rows.path(), || {
+                    "vectors, the record says texts".into()
+                })?;
+                let path = vecs_path(dir, id, model);
+                let vecs = VecsFile::open(files, &path)?;
+                let meta = vecs.meta();
+                expect(
+                    meta.rows_hash == hash && meta.rows as usize == rows.rows(),
+                    &path,
+                    || "made from another rows file".into(),
+                )?;
+                expect(meta.encoder == model.encoder_id().0, &path, || {
+                    "made by another encoder".into()
+                })?;
+                Some(vecs)
+            }
+        };
+        let codes = match (model.id(), model.quantizer()) {
+            (Some(model_id), Some(_)) => {
+                let path =
+                    codes_path(dir, id, model).expect("a model with a quantizer has codes files");
+                let codes = CodesFile::open(files, &path)?;
+                check_codes(&codes, hash, rows.rows(), model).and_then(|()| {
+                    expect(codes.meta().model == model_id.0, &path, || {
+                        "made under another model".into()
+                    })
+                })?;
+                Some(codes)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            id,
+            rows,
+            vecs,
+            codes,
+        })
+    }
+
+    /// The stored vectors of a range of rows, checked.
+    pub fn vectors(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
+        match &self.vecs {
+            Some(vecs) => Ok(Vectors::F16(vecs.vectors(rows)?)),
+            None => Ok(Vectors::F32(self.rows.vectors(rows)?)),
+        }
+    }
+}
+
+/// Whether codes are those of these rows under this model's shape.
+pub fn check_codes(codes: &CodesFile, hash: RowsHash, rows: usize, model: &Model) -> Result<()> {
+    let meta = codes.meta();
+    let shape = model
+        .shape()
+        .expect("a model whose codes are checked has a quantizer");
+    expect(
+        meta.rows_hash == hash && meta.rows as usize == rows,
+        codes.path(),
+        || "made from another rows file".into(),
+    )?;
+    expect(meta.shape == shape, codes.path(), || {
+        let (m, l) = (meta.shape.subspaces(), meta.shape.codewords());
+        format!(
+            "{m} x {l}, the model has {} x {}",
+            shape.subspaces(),
+            shape.codewords()
+        )
+    })
+}
+
+fn expect(holds: bool, path: &Path, what: impl FnOnce() -> String) -> Result<()> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Error::corrupt(path, "meta", 0, what()))
+    }
+}
+
+/// Where a segment's vectors under a model's encoder are.
+pub fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
+    FileName::Vecs(id, ShortId::of(&model.encoder_id().0)).within(dir)
+}
+
+/// Where a segment's codes under a model are; none if the model has no quantizer.
+pub fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
+    model.quantizer()?;
+    Some(FileName::Codes(id, ShortId::of(&model.id()?.0)).within(dir))
+}
+
+impl SegmentView {
+    /// Opens what a record names.
+    pub fn open(
+        files: &dyn Files,
+        dir: &Path,
+        record: &SegmentRecord,
+        model: &Model,
+    ) -> Result<Self> {
+        let sealed = Sealed::open(files, dir, record.id, model)?;
+        Self::with_deletions(files, dir, record, Arc::new(sealed))
+    }
+
+    /// An open segment with the deletions that a record names.
+    pub fn with_deletions(
+        files: &dyn Files,
+        dir: &Path,
+        record: &SegmentRecord,
+        sealed: Arc<Sealed>,
+    ) -> Result<Self> {
+        let rows = sealed.rows.rows() as u32;
+        let agrees = record.rows == rows && record.rows_hash == sealed.rows.hash().0;
+        expect(agrees, sealed.rows.path(), || {
+            "not the file that the version record names".into()
+        })?;
+        let live = match record.deletions {
+            None => Live::all(rows),
+            Some(version) => {
+                let path = FileName::Deletions(record.id, version).within(dir);
+                let deletions = Deletions::read(files, &path)?;
+                expect(deletions.rows() == rows, &path, || {
+                    "deletions of another segment".into()
+                })?;
+                Live::without(rows, deletions.words())
+            }
+        };
+        Ok(Self { sealed, live })
+    }
+
+    /// The living row with this key.
+    pub fn find(&self, key: &str) -> Result<Option<RowId>> {
+        Ok(self
+            .sealed
+            .rows
+            .find(key)?
+            .filter(|&row| self.live.contains(row)))
+    }
+}
+
+/// A segment's codes as a scan reads them, with what may be returned.
+#[derive(Debug)]
+pub struct SealedCodes<'a> {
+    /// The segment.
+    pub codes: &'a CodesFile,
+    /// Its rows that count.
+    pub live: Option<&'a [u64]>,
+}
+
+impl BlockSource for SealedCodes<'_> {
+    fn rows(&self) -> usize {
+        self.codes.rows()
+    }
+
+    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
+        self.codes.blocks(blocks)
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        self.live
+    }
+}
+
+/// A segment's vectors as an exact scan reads them, with what may be returned.
+#[derive(Debug)]
+pub struct SealedExact<'a> {
+    /// The segment.
+    pub sealed: &'a Sealed,
+    /// Width of the stored vectors.
+    pub dim: usize,
+    /// Its rows that count.
+    pub live: Option<&'a [u64]>,
+}
+
+impl VectorSource for SealedExact<'_> {
+    fn rows(&self) -> usize {
+        self.sealed.rows.rows()
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        self.live
+    }
+
+    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
+        self.sealed.vectors(rows)
+    }
+}

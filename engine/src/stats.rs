@@ -1,0 +1,146 @@
+//! What a database holds, in figures.
+
+use crate::drift::Drift;
+use crate::error::Result;
+use crate::files::{Disk, Files};
+use crate::ids::Generation;
+use crate::layout::Layout;
+use crate::metric::Metric;
+use crate::snapshot::Snapshot;
+use crate::version::RowsKind;
+use serde::Serialize;
+use std::path::Path;
+
+/// What a database holds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stats {
+    /// Living rows.
+    pub rows: u64,
+    /// Rows that were deleted or replaced and still take room; compaction frees it.
+    pub dead_rows: u64,
+    /// Living rows that are in no segment yet.
+    pub tail_rows: u64,
+    /// Segments.
+    pub segments: usize,
+    /// The committed version.
+    pub generation: Generation,
+    /// What the rows are.
+    pub kind: RowsKind,
+    /// How they are compared.
+    pub metric: Metric,
+    /// Width of the stored vectors.
+    pub dim: usize,
+    /// The active model's id, if there is one.
+    pub model: Option<String>,
+    /// How it was trained.
+    pub method: Option<String>,
+    /// Bytes that a scan reads for a row: codes, or vectors where there is no quantizer.
+    pub scan_bytes_per_row: f64,
+    /// Bytes on disk, by kind.
+    pub bytes: Bytes,
+    /// Rows inserted since training against those it was trained on; none where nothing was trained.
+    pub drift: Option<Drift>,
+}
+
+/// Bytes on disk, by kind.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Bytes {
+    /// Keys, texts and vectors as given.
+    pub rows: u64,
+    /// Encoders' output.
+    pub vecs: u64,
+    /// Codes of all models.
+    pub codes: u64,
+    /// Deletion files.
+    pub deletions: u64,
+    /// Write-ahead logs.
+    pub logs: u64,
+    /// Bundles.
+    pub models: u64,
+    /// Everything else: catalog, manifests, staged and orphaned files.
+    pub other: u64,
+}
+
+impl Bytes {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.rows + self.vecs + self.codes + self.deletions + self.logs + self.models + self.other
+    }
+}
+
+impl Stats {
+    pub(crate) fn of(layout: &Layout, snapshot: &Snapshot) -> Result<Self> {
+        let model = snapshot.model();
+        let dead: u64 = snapshot
+            .segments
+            .iter()
+            .map(|view| u64::from(view.live.dead()))
+            .sum();
+        let width = match (model.shape(), model.rows()) {
+            (Some(shape), _) => shape.row_bytes(),
+            (None, RowsKind::Text) => model.dim() * 2,
+            (None, RowsKind::Vector) => model.dim() * 4,
+        };
+        Ok(Self {
+            rows: snapshot.rows(),
+            dead_rows: dead,
+            tail_rows: snapshot.tail.alive(),
+            segments: snapshot.segments.len(),
+            generation: snapshot.generation(),
+            kind: model.rows(),
+            metric: model.metric(),
+            dim: model.dim(),
+            model: model.id().map(|id| id.to_string()),
+            method: model
+                .bundle()
+                .map(|bundle| bundle.manifest().method.clone()),
+            scan_bytes_per_row: width as f64,
+            bytes: bytes(layout),
+            drift: Drift::of(snapshot)?,
+        })
+    }
+}
+
+/// Adds up file lengths. A file that goes away meanwhile counts as nothing.
+fn bytes(layout: &Layout) -> Bytes {
+    let mut bytes = Bytes::default();
+    for (path, len) in tree(layout.dir()) {
+        let Ok(inside) = path.strip_prefix(layout.dir()) else {
+            continue;
+        };
+        let home = inside
+            .iter()
+            .next()
+            .and_then(|part| part.to_str())
+            .unwrap_or_default();
+        let extension = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .unwrap_or_default();
+        let kind = match (home, extension) {
+            ("segments", "rows") => &mut bytes.rows,
+            ("segments", "vecs") => &mut bytes.vecs,
+            ("segments", "codes") => &mut bytes.codes,
+            ("segments", "dels") => &mut bytes.deletions,
+            ("logs", _) => &mut bytes.logs,
+            ("models", _) => &mut bytes.models,
+            _ => &mut bytes.other,
+        };
+        *kind += len;
+    }
+    bytes
+}
+
+/// The files below a directory, with their lengths. Symbolic links are not followed.
+fn tree(dir: &Path) -> Vec<(std::path::PathBuf, u64)> {
+    let mut found = Vec::new();
+    for name in Disk::default().list(dir).unwrap_or_default() {
+        let path = dir.join(name);
+        match std::fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_dir() => found.extend(tree(&path)),
+            Ok(meta) if meta.is_file() => found.push((path, meta.len())),
+            _ => {}
+        }
+    }
+    found
+}

@@ -1,0 +1,281 @@
+//! Making a new version the version: data first, name second, two witnesses.
+
+use super::Store;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::ids::{Generation, LogId, SegmentId, Seq};
+use crate::layout::Layout;
+use crate::log::{self, Batch, LogWriter};
+use crate::manifest;
+use crate::segment::{Deletions, FileName};
+use crate::snapshot::Snapshot;
+use crate::version::{SegmentRecord, VersionRecord};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What only the holder of its lock may touch: the log, the witnesses, the record they hold.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    pub(crate) catalog: Catalog,
+    pub(crate) record: VersionRecord,
+    /// Made when the first batch needs it.
+    log: Option<LogWriter>,
+    pub(crate) next_log: LogId,
+    pub(crate) next_segment: SegmentId,
+    /// Bytes of live logs that were closed.
+    pub(crate) closed_bytes: u64,
+    /// Why nothing more is written through this handle.
+    failed: Option<String>,
+}
+
+/// What a new version changes.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// Its snapshot: model, segments, tail.
+    pub(crate) snapshot: Snapshot,
+    /// Logs before this are no longer needed.
+    pub(crate) first_log: LogId,
+    /// The first `Seq` that may be in a live log.
+    pub(crate) first_seq: Seq,
+}
+
+impl Committer {
+    pub(crate) fn new(
+        catalog: Catalog,
+        record: VersionRecord,
+        next_log: LogId,
+        next_segment: SegmentId,
+    ) -> Self {
+        Self {
+            catalog,
+            record,
+            log: None,
+            next_log,
+            next_segment,
+            closed_bytes: 0,
+            failed: None,
+        }
+    }
+
+    /// Refuses, once something went wrong whose outcome is unknown.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(why) => Err(Error::OutcomeUnknown(why.clone())),
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.failed.get_or_insert_with(|| error.to_string());
+        match error {
+            known @ Error::OutcomeUnknown(_) => known,
+            other => Error::OutcomeUnknown(other.to_string()),
+        }
+    }
+
+    /// Adds a batch to what the next sync writes, starting a log where there is none.
+    pub(super) fn append(
+        &mut self,
+        files: &dyn Files,
+        layout: &Layout,
+        batch: &Batch,
+    ) -> Result<()> {
+        self.check()?;
+        let log = match &mut self.log {
+            Some(log) => log,
+            none => {
+                // An id is used once, even by a log whose creation failed.
+                let id = self.next_log;
+                self.next_log = LogId(id.0 + 1);
+                none.insert(LogWriter::create(files, &layout.logs(), id)?)
+            }
+        };
+        log.append(batch)
+    }
+
+    /// One sync for all that was appended.
+    pub(super) fn sync_log(&mut self) -> Result<()> {
+        self.check()?;
+        match &mut self.log {
+            None => Ok(()),
+            Some(log) => log.sync().map_err(|e| self.fail(e)),
+        }
+    }
+
+    /// Closes the log in order; the next batch starts another. Returns the first log that will be needed then.
+    pub(crate) fn rotate(&mut self) -> Result<LogId> {
+        self.check()?;
+        if let Some(log) = self.log.take() {
+            self.closed_bytes += log.bytes();
+            log.end().map_err(|e| self.fail(e))?;
+        }
+        Ok(self.next_log)
+    }
+
+    /// Bytes of all live logs.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.closed_bytes + self.log.as_ref().map_or(0, LogWriter::bytes)
+    }
+
+    /// The id of a new segment.
+    pub(crate) fn take_segment(&mut self) -> SegmentId {
+        let id = self.next_segment;
+        self.next_segment = SegmentId(id.0 + 1);
+        id
+    }
+
+    /// Closes the log, at the end.
+    pub(super) fn close(&mut self) -> Result<()> {
+        match self.log.take() {
+            Some(log) if self.failed.is_none() => log.end(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits a record to both witnesses, in order.
+    pub(crate) fn witness(
+        &mut self,
+        files: &dyn Files,
+        layout: &Layout,
+        record: VersionRecord,
+    ) -> Result<()> {
+        self.check()?;
+        let committed = self
+            .catalog
+            .commit(&record)
+            .and_then(|()| manifest::publish(files, layout.dir(), &record));
+        committed.map_err(|e| self.fail(e))?;
+        self.record = record;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Commits a version: writes the deletion files it needs, then the witnesses, then shows its snapshot.
+    ///
+    /// Requires: the files of new segments are written and synced, `sealing` or `compacting` is held by the caller.
+    pub(crate) fn commit_version(&self, committer: &mut Committer, change: Change) -> Result<()> {
+        committer.check()?;
+        let Change {
+            mut snapshot,
+            first_log,
+            first_seq,
+        } = change;
+        let generation = Generation(committer.record.generation.0 + 1);
+        let dir = self.layout.segments();
+        let mut segments = Vec::with_capacity(snapshot.segments.len());
+        for view in snapshot.segments.iter() {
+            let (id, rows, dead) = (view.sealed.id, view.live.rows(), view.live.dead());
+            let before = committer.record.segments.iter().find(|s| s.id == id);
+            let deletions = match before {
+                _ if dead == 0 => None,
+                // Rows only ever die: as many dead rows as before are the same dead rows.
+                Some(before) if before.dead == dead => before.deletions,
+                _ => {
+                    let mut deletions = Deletions::none(id, generation, rows);
+                    for row in view.live.dead_rows() {
+                        deletions.insert(row);
+                    }
+                    deletions.write(Arc::clone(&self.files), &deletions.name().within(&dir))?;
+                    Some(generation)
+                }
+            };
+            let rows_hash = view.sealed.rows.hash().0;
+            segments.push(SegmentRecord {
+                id,
+                rows,
+                rows_hash,
+                dead,
+                deletions,
+            });
+        }
+        self.files
+            .sync_dir(&dir)
+            .map_err(Error::io("syncing", &dir))?;
+        snapshot.generation = generation;
+        let model = &snapshot.model;
+        let record = VersionRecord {
+            generation,
+            metric: model.metric(),
+            rows: model.rows(),
+            dim: model.dim() as u32,
+            encoder: model.encoder_id(),
+            model: model.id(),
+            segments,
+            first_log,
+            first_seq,
+            next_segment: committer.next_segment,
+        };
+        let before = committer.record.clone();
+        committer.witness(&*self.files, &self.layout, record)?;
+        self.versions.publish(snapshot);
+        committer.closed_bytes = closed_log_bytes(&*self.files, &self.layout, committer);
+        retire(&*self.files, &self.layout, &before, &committer.record);
+        Ok(())
+    }
+}
+
+/// Bytes of the logs that are still needed and closed.
+fn closed_log_bytes(files: &dyn Files, layout: &Layout, committer: &Committer) -> u64 {
+    let open = committer.log.as_ref().map(LogWriter::id);
+    let names = files.list(&layout.logs()).unwrap_or_default();
+    let closed = names.iter().filter_map(|name| {
+        let id = log::parse_name(name)?;
+        (id >= committer.record.first_log && Some(id) != open).then_some(name)
+    });
+    closed
+        .filter_map(|name| files.len(&layout.logs().join(name)).ok())
+        .sum()
+}
+
+/// Removes what the record before named and this one does not: segments, deletion files, logs, old manifests. Open
+/// mappings live on. What can't be removed now is removed at the next open.
+fn retire(files: &dyn Files, layout: &Layout, before: &VersionRecord, now: &VersionRecord) {
+    manifest::prune(files, layout.dir());
+    for name in files.list(&layout.logs()).unwrap_or_default() {
+        if log::parse_name(&name).is_some_and(|id| id < now.first_log) {
+            remove(files, &layout.logs().join(name));
+        }
+    }
+    let kept: HashMap<SegmentId, Option<Generation>> =
+        now.segments.iter().map(|s| (s.id, s.deletions)).collect();
+    let retired: HashSet<SegmentId> = before
+        .segments
+        .iter()
+        .map(|s| s.id)
+        .filter(|id| !kept.contains_key(id))
+        .collect();
+    for segment in &before.segments {
+        if let Some(version) = segment.deletions
+            && kept.get(&segment.id) != Some(&Some(version))
+        {
+            remove(
+                files,
+                &FileName::Deletions(segment.id, version).within(&layout.segments()),
+            );
+        }
+    }
+    if retired.is_empty() {
+        return;
+    }
+    for name in files.list(&layout.segments()).unwrap_or_default() {
+        if name
+            .parse::<FileName>()
+            .is_ok_and(|file| retired.contains(&file.segment()))
+        {
+            remove(files, &layout.segments().join(name));
+        }
+    }
+}
+
+fn remove(files: &dyn Files, path: &Path) {
+    match files.remove(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            tracing::debug!("{} stays: {e}", path.display());
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,174 @@
+//! Group commit: one sync of the log for everything that was queued meanwhile.
+
+use super::commit::Committer;
+use super::prepare::Prepared;
+use super::{Store, lock};
+use crate::error::{Error, Result};
+use crate::ids::Seq;
+use crate::log::{Batch, Change};
+use crate::model::Model;
+use crate::snapshot::{Place, Snapshot};
+use crate::tail::Run;
+use std::sync::{Arc, Mutex};
+
+/// Batches that have their `Seq`s and wait for the log.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) next_seq: Seq,
+    /// Batches prepared under another model are turned away.
+    pub(crate) model: Arc<Model>,
+    open: Vec<Queued>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    batch: Batch,
+    codes: Vec<u8>,
+    generation: crate::ids::Generation,
+    sealed: Vec<Option<(usize, crate::ids::RowId)>>,
+    slot: Arc<Slot>,
+}
+
+/// Where the one who commits a batch leaves its outcome: how many living rows it ended.
+type Slot = Mutex<Option<Result<u64>>>;
+
+impl Queue {
+    pub(crate) fn new(next_seq: Seq, model: Arc<Model>) -> Self {
+        Self {
+            next_seq,
+            model,
+            open: Vec::new(),
+        }
+    }
+}
+
+impl Store {
+    /// Queues a batch and sees it committed. None if it was prepared under a model that is no longer the active one.
+    pub(super) fn write(&self, prepared: Prepared) -> Result<Option<u64>> {
+        let slot = Arc::new(Slot::new(None));
+        {
+            let mut queue = lock(&self.queue);
+            if !Arc::ptr_eq(&queue.model, &prepared.model) {
+                return Ok(None);
+            }
+            let first = queue.next_seq;
+            queue.next_seq = Seq(first.0 + prepared.changes.len() as u64);
+            queue.open.push(Queued {
+                batch: Batch {
+                    first,
+                    encoder: prepared.model.encoder_id(),
+                    changes: prepared.changes,
+                },
+                codes: prepared.codes,
+                generation: prepared.generation,
+                sealed: prepared.sealed,
+                slot: Arc::clone(&slot),
+            });
+        }
+        let mut committer = lock(&self.commit);
+        // Whoever held the committer before us may have committed our batch with theirs.
+        if lock(&slot).is_none() {
+            self.flush(&mut committer);
+        }
+        drop(committer);
+        let outcome = lock(&slot).take();
+        outcome
+            .expect("a flush leaves an outcome for everything queued")
+            .map(Some)
+    }
+
+    /// Commits everything queued: log, apply, publish. Returns the `Seq` that the next batch will have.
+    pub(crate) fn flush(&self, committer: &mut Committer) -> Seq {
+        let (group, next_seq) = {
+            let mut queue = lock(&self.queue);
+            (std::mem::take(&mut queue.open), queue.next_seq)
+        };
+        self.commit_group(committer, group);
+        next_seq
+    }
+
+    /// The same for one who holds the queue too, so that nothing is queued until it lets go.
+    pub(crate) fn flush_held(&self, committer: &mut Committer, queue: &mut Queue) {
+        self.commit_group(committer, std::mem::take(&mut queue.open));
+    }
+
+    fn commit_group(&self, committer: &mut Committer, group: Vec<Queued>) {
+        if group.is_empty() {
+            return;
+        }
+        let mut next = Snapshot::clone(&self.current());
+        let mut outcomes = Vec::with_capacity(group.len());
+        for queued in group {
+            let applied = self.apply(committer, &mut next, &queued);
+            outcomes.push((queued.slot, applied));
+        }
+        match committer.sync_log() {
+            Ok(()) => {
+                // A batch is seen by queries before its caller is told: never the other way round.
+                self.versions.publish(next);
+                for (slot, outcome) in outcomes {
+                    *lock(&slot) = Some(outcome);
+                }
+            }
+            Err(e) => {
+                let why = e.to_string();
+                for (slot, outcome) in outcomes {
+                    let unknown = || Error::OutcomeUnknown(why.clone());
+                    *lock(&slot) = Some(outcome.and_then(|_| Err(unknown())));
+                }
+            }
+        }
+    }
+
+    /// Adds a batch to the log's next sync and to the snapshot in the making. An error leaves both as they were.
+    fn apply(
+        &self,
+        committer: &mut Committer,
+        next: &mut Snapshot,
+        queued: &Queued,
+    ) -> Result<u64> {
+        let known = queued.generation == next.generation;
+        let mut places = Vec::with_capacity(queued.sealed.len());
+        for (change, &sealed) in queued.batch.changes.iter().zip(&queued.sealed) {
+            places.push(match next.tail.find(change.key()) {
+                Some((at, row)) => Some(Place::Tail(at, row)),
+                None if known => sealed.map(|(at, row)| Place::Segment(at, row)),
+                None => next.find(change.key())?,
+            });
+        }
+        committer.append(&*self.files, &self.layout, &queued.batch)?;
+        let killed = places
+            .into_iter()
+            .flatten()
+            .filter(|&place| next.kill(place))
+            .count();
+        next.tail.push(Run::new(
+            &queued.batch,
+            next.model.dim(),
+            queued.codes.clone(),
+            next.model.shape(),
+        ));
+        Ok(killed as u64)
+    }
+}
+
+/// Applies a batch of a log to a snapshot in the making, as [`Store::flush`] did when it was written.
+pub(crate) fn replay(next: &mut Snapshot, batch: &Batch) -> Result<()> {
+    // A row that a segment holds already (its log was not yet retired) has a `Seq` no newer than the segment's.
+    let mut vectors = Vec::new();
+    for (seq, change) in (batch.first.0..).map(Seq).zip(&batch.changes) {
+        // Ends older rows of the key, never newer ones.
+        if let Some(place) = next.find(change.key())?
+            && next.seq(place)? < seq
+        {
+            next.kill(place);
+        }
+        if let Change::Put { vector, .. } = change {
+            vectors.extend(crate::model::widen(vector));
+        }
+    }
+    let codes = next.model.quantize(&vectors)?;
+    next.tail
+        .push(Run::new(batch, next.model.dim(), codes, next.model.shape()));
+    Ok(())
+}

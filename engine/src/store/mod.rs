@@ -1,0 +1,136 @@
+//! The one writing process of a database: what [`Database`](crate::Database) holds, and how it changes.
+//!
+//! A write passes through three hands. The *caller* checks, encodes and quantizes its rows under a snapshot, with no
+//! lock ([`prepare`]). The *queue* gives them their `Seq`s, in the order of calls. Whoever then gets the *committer*
+//! first takes everything queued, writes it to the log with one sync, applies it to a copy of the newest snapshot
+//! and publishes that ([`group`]). Segments are written with no lock held, and named by a new version under the
+//! committer's ([`commit`]).
+
+mod commit;
+mod compact;
+mod group;
+mod merged;
+mod prepare;
+mod seal;
+mod write_segment;
+
+pub(crate) use commit::{Change, Committer};
+pub use compact::Compacted;
+pub(crate) use group::{Queue, replay};
+pub(crate) use write_segment::CodesSink;
+
+use crate::error::Result;
+use crate::files::Files;
+use crate::ids::{LogId, Seq};
+use crate::layout::Layout;
+use crate::lock::FileLock;
+use crate::options::Options;
+use crate::row::{Inserted, Row};
+use crate::snapshot::{Snapshot, Versions};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Everything that the handles of one open database share.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) layout: Layout,
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) options: Options,
+    pub(crate) versions: Versions,
+    pub(crate) queue: Mutex<Queue>,
+    pub(crate) commit: Mutex<Committer>,
+    /// Held by a seal from its freeze to its commit.
+    pub(crate) sealing: Mutex<()>,
+    /// Held by a compaction, and by whoever changes the model.
+    pub(crate) compacting: Mutex<()>,
+    pub(crate) warnings: Vec<String>,
+    /// Last, so that it is freed last.
+    pub(crate) _lock: FileLock,
+}
+
+/// A lock whose holder panicked still guards whole values: each is replaced in one step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Store {
+    /// The newest snapshot.
+    pub(crate) fn current(&self) -> Arc<Snapshot> {
+        self.versions.current()
+    }
+
+    /// Inserts or replaces rows; returns when they are durable.
+    pub(crate) fn insert(&self, rows: &[Row]) -> Result<Inserted> {
+        loop {
+            let snapshot = self.current();
+            let prepared = prepare::insert(&snapshot, rows)?;
+            let mut inserted = prepared.inserted;
+            if prepared.changes.is_empty() {
+                return Ok(inserted);
+            }
+            let puts = prepared.changes.len() as u64;
+            // None: the model was switched while we encoded. Once more, under the new one.
+            if let Some(killed) = self.write(prepared)? {
+                inserted.replaced += killed;
+                inserted.new += puts - killed;
+                self.seal_or_warn();
+                return Ok(inserted);
+            }
+        }
+    }
+
+    /// Deletes rows; returns how many there were, when it is durable.
+    pub(crate) fn delete(&self, keys: &[&str]) -> Result<u64> {
+        loop {
+            let snapshot = self.current();
+            let prepared = prepare::delete(&snapshot, keys)?;
+            if prepared.changes.is_empty() {
+                return Ok(0);
+            }
+            if let Some(killed) = self.write(prepared)? {
+                self.seal_or_warn();
+                return Ok(killed);
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Seals what is due. The rows at hand are durable whatever comes of it: a failure is logged, and met again by the
+    /// next write.
+    fn seal_or_warn(&self) {
+        if let Err(e) = self.seal_if_due() {
+            tracing::warn!("sealing: {e}");
+        }
+    }
+
+    /// Names the log to which recovery carried everything over.
+    pub(crate) fn commit_carried(&self, first_log: LogId, first_seq: Seq) -> Result<()> {
+        let snapshot = Snapshot::clone(&self.current());
+        self.commit_version(
+            &mut lock(&self.commit),
+            Change {
+                snapshot,
+                first_log,
+                first_seq,
+            },
+        )
+    }
+
+    /// Closes the log in order.
+    pub(crate) fn close(mut self) -> Result<()> {
+        self.commit
+            .get_mut()
+            .unwrap_or_else(|e| e.into_inner())
+            .close()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let committer = self.commit.get_mut().unwrap_or_else(|e| e.into_inner());
+        if let Err(e) = committer.close() {
+            // What was acknowledged is synced; only the END record is missing, and recovery does without.
+            tracing::warn!("closing the log: {e}");
+        }
+    }
+}

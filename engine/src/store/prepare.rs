@@ -1,0 +1,181 @@
+//! From a caller's rows to the changes of a batch: checked, encoded and quantized, with no lock held.
+
+use crate::error::{Error, Result};
+use crate::ids::{Generation, RowId};
+use crate::log::{Change, StoredVector};
+use crate::model::Model;
+use crate::row::{Inserted, MAX_KEY, MAX_TEXT, Row, Value};
+use crate::snapshot::{Place, Snapshot};
+use crate::version::RowsKind;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A batch that can be queued.
+pub(crate) struct Prepared {
+    /// The model under which it was encoded and quantized.
+    pub(crate) model: Arc<Model>,
+    pub(crate) changes: Vec<Change>,
+    /// Codes of the rows put, row-major; empty without a quantizer.
+    pub(crate) codes: Vec<u8>,
+    /// The generation at which `sealed` was looked up.
+    pub(crate) generation: Generation,
+    /// For each change, the row of a segment that has its key: segments change at a commit only, so that holds as
+    /// long as the generation does.
+    pub(crate) sealed: Vec<Option<(usize, RowId)>>,
+    /// What is known already: unchanged rows, and rows that a later one of the same batch replaces.
+    pub(crate) inserted: Inserted,
+}
+
+/// Prepares an insert. Every row is checked before anything is encoded.
+pub(crate) fn insert(snapshot: &Snapshot, rows: &[Row]) -> Result<Prepared> {
+    let model = &snapshot.model;
+    let mut prepared = Prepared::new(snapshot);
+    // Of rows with the same key the last counts.
+    let mut last = HashMap::with_capacity(rows.len());
+    for (at, row) in rows.iter().enumerate() {
+        check_row(model, at, row)?;
+        if last.insert(row.key.as_str(), at).is_some() {
+            prepared.inserted.replaced += 1;
+        }
+    }
+    let mut texts = Vec::new();
+    let mut vectors = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        if last[row.key.as_str()] != at {
+            continue;
+        }
+        let found = snapshot.find(&row.key)?;
+        let sealed = match found {
+            Some(Place::Segment(at, row)) => Some((at, row)),
+            _ => None,
+        };
+        let (text, vector) = match &row.value {
+            Value::Text(text) => {
+                if let Some(place) = found
+                    && snapshot.text(place)?.as_deref() == Some(text)
+                {
+                    prepared.inserted.unchanged += 1;
+                    continue;
+                }
+                texts.push(text.as_str());
+                // The vector takes its place once the texts are encoded, together.
+                (
+                    Some(text.as_str().into()),
+                    StoredVector::F16(Box::default()),
+                )
+            }
+            Value::Vector(vector) => {
+                let vector = model.check_vector(vector, || describe(at, row))?;
+                if let Some(place) = found
+                    && same_bits(&snapshot.vector(place)?, &vector)
+                {
+                    prepared.inserted.unchanged += 1;
+                    continue;
+                }
+                vectors.extend_from_slice(&vector);
+                (None, StoredVector::F32(vector.into()))
+            }
+        };
+        prepared.changes.push(Change::Put {
+            key: row.key.as_str().into(),
+            text,
+            vector,
+        });
+        prepared.sealed.push(sealed);
+    }
+    if !texts.is_empty() {
+        let encoded = model.encode_keys(&texts)?;
+        vectors = encoded.iter().map(|x| x.to_f32()).collect();
+        for (change, stored) in prepared
+            .changes
+            .iter_mut()
+            .zip(encoded.chunks_exact(model.dim()))
+        {
+            if let Change::Put { vector, .. } = change {
+                *vector = StoredVector::F16(stored.into());
+            }
+        }
+    }
+    prepared.codes = model.quantize(&vectors)?;
+    Ok(prepared)
+}
+
+/// Prepares a delete: keys that are not there need no change.
+pub(crate) fn delete(snapshot: &Snapshot, keys: &[&str]) -> Result<Prepared> {
+    let mut prepared = Prepared::new(snapshot);
+    let mut seen = HashMap::new();
+    for &key in keys {
+        if seen.insert(key, ()).is_some() {
+            continue;
+        }
+        let Some(place) = snapshot.find(key)? else {
+            continue;
+        };
+        prepared.sealed.push(match place {
+            Place::Segment(at, row) => Some((at, row)),
+            Place::Tail(..) => None,
+        });
+        prepared.changes.push(Change::Delete { key: key.into() });
+    }
+    Ok(prepared)
+}
+
+impl Prepared {
+    fn new(snapshot: &Snapshot) -> Self {
+        Self {
+            model: Arc::clone(&snapshot.model),
+            changes: Vec::new(),
+            codes: Vec::new(),
+            generation: snapshot.generation,
+            sealed: Vec::new(),
+            inserted: Inserted::default(),
+        }
+    }
+}
+
+fn check_row(model: &Model, at: usize, row: &Row) -> Result<()> {
+    if row.key.is_empty() {
+        return Err(Error::invalid(format!(
+            "row {at} of the batch has an empty key; give each row a key"
+        )));
+    }
+    if row.key.len() > MAX_KEY {
+        return Err(Error::invalid(format!(
+            "{}: a key of {} bytes is over the limit of {MAX_KEY}",
+            describe(at, row),
+            row.key.len()
+        )));
+    }
+    match (&row.value, model.rows()) {
+        (Value::Text(text), RowsKind::Text) if text.len() > MAX_TEXT => {
+            Err(Error::invalid(format!(
+                "{}: a text of {} bytes is over the limit of {MAX_TEXT}; split it",
+                describe(at, row),
+                text.len()
+            )))
+        }
+        (Value::Text(_), RowsKind::Text) | (Value::Vector(_), RowsKind::Vector) => Ok(()),
+        (Value::Text(_), RowsKind::Vector) => Err(Error::invalid(format!(
+            "{} is a text, and this database has no encoder: give vectors of {}, or make a database with \
+             `mopqdb create --encoder default`",
+            describe(at, row),
+            model.dim()
+        ))),
+        (Value::Vector(_), RowsKind::Text) => Err(Error::invalid(format!(
+            "{} is a vector, and this database encodes texts: give texts, or make a database of vectors with \
+             `mopqdb create --encoder none --dim N`",
+            describe(at, row)
+        ))),
+    }
+}
+
+/// A row in words, its key cut to what a message can hold.
+fn describe(at: usize, row: &Row) -> String {
+    let key: String = row.key.chars().take(80).collect();
+    format!("row {at} of the batch (key {key:?})")
+}
+
+/// The same to the bit: 0 and -0 are two values.
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.to_bits() == y.to_bits())
+}

@@ -1,0 +1,205 @@
+//! Sealing: the tail becomes a segment, its logs are retired.
+
+use super::commit::{Change, Committer};
+use super::write_segment::{NewSegment, Rows, TakeCodes, TakeRow, TakeVectors, write_segment};
+use super::{Store, lock};
+use crate::error::{Error, Result};
+use crate::ids::{Generation, RowId};
+use crate::live::Live;
+use crate::scan::Vectors;
+use crate::sealed::{Sealed, SegmentView};
+use crate::segment::ValueRef;
+use crate::snapshot::{Snapshot, widen_into};
+use crate::tail::RunView;
+use std::sync::Arc;
+
+impl Store {
+    /// Seals if the tail or its logs have grown enough. If they have grown to twice that, waits for the seal that is
+    /// under way, so that writers never outrun it for long.
+    pub(super) fn seal_if_due(&self) -> Result<()> {
+        let rows = self.current().tail.alive();
+        let bytes = lock(&self.commit).log_bytes();
+        let due = |times: u64| {
+            rows >= times * self.options.seal_rows as u64
+                || bytes >= times * self.options.seal_bytes
+        };
+        if !due(1) {
+            return Ok(());
+        }
+        if let Ok(sealing) = self.sealing.try_lock() {
+            self.seal_locked(&sealing)?;
+        } else if due(2) {
+            drop(lock(&self.sealing));
+        }
+        Ok(())
+    }
+
+    /// Makes a segment of the tail. Whether there was anything to seal.
+    pub(crate) fn seal(&self) -> Result<bool> {
+        let sealing = lock(&self.sealing);
+        self.seal_locked(&sealing)
+    }
+
+    /// Requires: the guard is that of `sealing`.
+    pub(crate) fn seal_locked(&self, _sealing: &std::sync::MutexGuard<'_, ()>) -> Result<bool> {
+        // Freeze: from here on new rows go to other runs and to another log.
+        let (taken, new, first_log, first_seq, model) = {
+            let mut committer = lock(&self.commit);
+            let first_seq = self.flush(&mut committer);
+            if committer.log_bytes() == 0 {
+                return Ok(false);
+            }
+            let first_log = committer.rotate()?;
+            let mut next = Snapshot::clone(&self.current());
+            let taken = next.tail.freeze();
+            let new = NewSegment {
+                id: committer.take_segment(),
+                generation: Generation(committer.record.generation.0 + 1),
+                replaces: Vec::new(),
+            };
+            let model = Arc::clone(&next.model);
+            self.versions.publish(next);
+            (taken, new, first_log, first_seq, model)
+        };
+
+        // Write: no lock that a reader or a writer wants.
+        let dir = self.layout.segments();
+        let alive: u64 = taken.iter().map(|view| u64::from(view.live.alive())).sum();
+        let sealed = if alive == 0 {
+            None
+        } else {
+            write_segment(
+                &self.files,
+                &dir,
+                &new,
+                &model,
+                &Taken {
+                    runs: &taken,
+                    dim: model.dim(),
+                },
+            )?;
+            self.files
+                .sync_dir(&dir)
+                .map_err(Error::io("syncing", &dir))?;
+            Some(Arc::new(Sealed::open(&*self.files, &dir, new.id, &model)?))
+        };
+
+        // Commit: the rows that died meanwhile are dead in the segment too.
+        let mut committer = lock(&self.commit);
+        self.flush(&mut committer);
+        let mut next = Snapshot::clone(&self.current());
+        if let Some(sealed) = sealed {
+            let mut live = Live::all(alive as u32);
+            let mut row = 0;
+            for (before, now) in taken.iter().zip(next.tail.frozen()) {
+                for old in before.live.iter() {
+                    if !now.live.contains(old) {
+                        live.kill(RowId(row));
+                    }
+                    row += 1;
+                }
+            }
+            if live.alive() > 0 {
+                Arc::make_mut(&mut next.segments).push(SegmentView { sealed, live });
+            }
+        }
+        next.tail.thaw();
+        self.commit_version(
+            &mut committer,
+            Change {
+                snapshot: next,
+                first_log,
+                first_seq,
+            },
+        )?;
+        Ok(true)
+    }
+}
+
+impl Store {
+    /// Seals the few rows of a tail at once, for one who holds the committer and is about to commit: the segment is for
+    /// it to name, the snapshot's tail is empty after.
+    pub(crate) fn seal_last(
+        &self,
+        committer: &mut Committer,
+        next: &mut Snapshot,
+    ) -> Result<Option<SegmentView>> {
+        let taken = next.tail.freeze();
+        next.tail.thaw();
+        let alive: u32 = taken.iter().map(|view| view.live.alive()).sum();
+        if alive == 0 {
+            return Ok(None);
+        }
+        let new = NewSegment {
+            id: committer.take_segment(),
+            generation: Generation(committer.record.generation.0 + 1),
+            replaces: Vec::new(),
+        };
+        let dir = self.layout.segments();
+        write_segment(
+            &self.files,
+            &dir,
+            &new,
+            &next.model,
+            &Taken {
+                runs: &taken,
+                dim: next.model.dim(),
+            },
+        )?;
+        let sealed = Arc::new(Sealed::open(&*self.files, &dir, new.id, &next.model)?);
+        Ok(Some(SegmentView {
+            sealed,
+            live: Live::all(alive),
+        }))
+    }
+}
+
+/// The living rows of the runs that a seal took.
+struct Taken<'a> {
+    runs: &'a [RunView],
+    dim: usize,
+}
+
+impl Rows for Taken<'_> {
+    fn each_row(&self, take: TakeRow<'_>) -> Result<()> {
+        for view in self.runs {
+            for row in view.live.iter() {
+                let at = row.0 as usize;
+                let run = &view.run;
+                let value = match (run.text(row), run.vectors(at..at + 1)) {
+                    (Some(text), _) => ValueRef::Text(text),
+                    (None, Vectors::F32(vector)) => ValueRef::Vector(vector),
+                    (None, Vectors::F16(_)) => unreachable!("an encoder's vectors have texts"),
+                };
+                take(run.seq(row), run.key(row), value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn each_vector(&self, take: TakeVectors<'_>) -> Result<()> {
+        for view in self.runs {
+            for row in view.live.iter() {
+                let at = row.0 as usize;
+                match view.run.vectors(at..at + 1) {
+                    Vectors::F16(vector) => take(vector)?,
+                    Vectors::F32(_) => unreachable!("only texts have vecs files"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn each_code(&self, take: TakeCodes<'_>) -> Result<()> {
+        let mut vector = Vec::with_capacity(self.dim);
+        for view in self.runs {
+            for row in view.live.iter() {
+                let at = row.0 as usize;
+                vector.clear();
+                widen_into(view.run.vectors(at..at + 1), &mut vector);
+                take(view.run.code(row), &vector)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Writing the files of a segment from rows in `Seq` order.
+
+use crate::error::Result;
+use crate::files::Files;
+use crate::ids::{Generation, SegmentId, Seq};
+use crate::model::Model;
+use crate::quantizer::{CodeShape, Quantizer};
+use crate::sealed::{codes_path, vecs_path};
+use crate::segment::{
+    CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsWriter, ValueRef, Values,
+    VecsMeta, VecsWriter,
+};
+use crate::version::RowsKind;
+use half::f16;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Takes a row.
+pub(crate) type TakeRow<'a> = &'a mut dyn FnMut(Seq, &str, ValueRef<'_>) -> Result<()>;
+/// Takes stored vectors of texts, some whole rows.
+pub(crate) type TakeVectors<'a> = &'a mut dyn FnMut(&[f16]) -> Result<()>;
+/// Takes codes, row-major, some whole rows, and the stored vectors they were made from.
+pub(crate) type TakeCodes<'a> = &'a mut dyn FnMut(&[u8], &[f32]) -> Result<()>;
+
+/// Rows that become a segment. Each walk is in the same order, ascending by `Seq`.
+pub(crate) trait Rows {
+    /// What the user gave.
+    fn each_row(&self, take: TakeRow<'_>) -> Result<()>;
+    /// Stored vectors of texts, some whole rows at a time.
+    fn each_vector(&self, take: TakeVectors<'_>) -> Result<()>;
+    /// Codes under the model, row-major, some whole rows at a time, with the stored vectors they were made from.
+    fn each_code(&self, take: TakeCodes<'_>) -> Result<()>;
+}
+
+/// Which segment is being written.
+#[derive(Debug, Clone)]
+pub(crate) struct NewSegment {
+    pub(crate) id: SegmentId,
+    /// The generation that will first name it.
+    pub(crate) generation: Generation,
+    /// The inputs of a compaction.
+    pub(crate) replaces: Vec<SegmentId>,
+}
+
+/// Writes rows, vecs and codes files; each is synced and has its name, the directory is the caller's to sync.
+/// Returns how many rows there were.
+pub(crate) fn write_segment(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    new: &NewSegment,
+    model: &Model,
+    source: &dyn Rows,
+) -> Result<u32> {
+    let path = FileName::Rows(new.id).within(dir);
+    let values = match model.rows() {
+        RowsKind::Text => Values::Texts,
+        RowsKind::Vector => Values::Vectors {
+            dim: model.dim() as u32,
+        },
+    };
+    let meta = RowsMeta {
+        segment: new.id,
+        version: new.generation,
+        values,
+        metric: model.metric(),
+        replaces: new.replaces.clone(),
+    };
+    let mut writer = RowsWriter::create(Arc::clone(files), &path, meta)?;
+    source.each_row(&mut |seq, key, value| match value {
+        ValueRef::Text(text) => writer.push_text(seq, key, text),
+        ValueRef::Vector(vector) => writer.push_vector(seq, key, vector),
+    })?;
+    let summary = writer.finish()?;
+    if model.rows() == RowsKind::Text {
+        let meta = VecsMeta {
+            segment: new.id,
+            rows_hash: summary.hash,
+            encoder: model.encoder_id().0,
+            rows: summary.rows,
+            dim: model.dim() as u32,
+        };
+        let mut writer =
+            VecsWriter::create(Arc::clone(files), &vecs_path(dir, new.id, model), meta)?;
+        source.each_vector(&mut |vectors| writer.push(vectors))?;
+        writer.finish()?;
+    }
+    if model.quantizer().is_some() {
+        let mut sink = CodesSink::create(files, dir, new.id, summary.hash, summary.rows, model)?;
+        source.each_code(&mut |codes, vectors| sink.push(codes, vectors))?;
+        sink.finish()?;
+    }
+    Ok(summary.rows)
+}
+
+/// Every so many rows the quantization error is measured: some thousands a segment tell it well enough.
+fn sample_stride(rows: u32) -> usize {
+    (rows as usize).div_ceil(4096).max(1)
+}
+
+/// Writes a codes file from row-major codes, counting codewords and measuring the error of a sample on the way.
+pub(crate) struct CodesSink<'m> {
+    writer: CodesWriter,
+    quantizer: &'m Quantizer,
+    shape: CodeShape,
+    stats: CodeStats,
+    stride: usize,
+    /// Rows so far.
+    rows: usize,
+    /// Codes of an unfinished block of 64 rows.
+    rest: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl<'m> CodesSink<'m> {
+    /// Begins the codes file of a segment under a model with a quantizer, in this directory.
+    pub(crate) fn create(
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        segment: SegmentId,
+        rows_hash: RowsHash,
+        rows: u32,
+        model: &'m Model,
+    ) -> Result<Self> {
+        let quantizer = model
+            .quantizer()
+            .expect("only a model with a quantizer has codes");
+        let shape = quantizer.shape();
+        let meta = CodesMeta {
+            segment,
+            rows_hash,
+            model: model.id().expect("a model with a quantizer has a bundle").0,
+            rows,
+            shape,
+        };
+        let path =
+            codes_path(dir, segment, model).expect("a model with a quantizer has codes files");
+        let usage = vec![0; shape.subspaces() * shape.codewords()];
+        Ok(Self {
+            writer: CodesWriter::create(Arc::clone(files), &path, meta)?,
+            quantizer,
+            shape,
+            stats: CodeStats {
+                squared_error: 0.0,
+                count: 0,
+                usage,
+            },
+            stride: sample_stride(rows),
+            rows: 0,
+            rest: Vec::new(),
+            packed: Vec::new(),
+        })
+    }
+
+    /// Takes the codes of some rows, and the stored vectors that they were made from.
+    pub(crate) fn push(&mut self, codes: &[u8], vectors: &[f32]) -> Result<()> {
+        let width = self.shape.subspaces();
+        for row in codes.chunks_exact(width) {
+            for (subspace, &code) in row.iter().enumerate() {
+                self.stats.usage[subspace * self.shape.codewords() + code as usize] += 1;
+            }
+        }
+        let dim = self.quantizer.input_dim();
+        let first = self.rows.next_multiple_of(self.stride) - self.rows;
+        for at in (first..codes.len() / width).step_by(self.stride) {
+            let error =
+                self.squared_error(&codes[at * width..][..width], &vectors[at * dim..][..dim])?;
+            self.stats.squared_error += error;
+            self.stats.count += 1;
+        }
+        self.rows += codes.len() / width;
+        self.rest.extend_from_slice(codes);
+        let whole = self.rest.len() / (64 * width) * (64 * width);
+        self.write_blocks(whole)
+    }
+
+    fn write_blocks(&mut self, codes: usize) -> Result<()> {
+        if codes > 0 {
+            self.packed.clear();
+            self.shape.pack(&self.rest[..codes], &mut self.packed);
+            self.rest.drain(..codes);
+            self.writer.push_blocks(&self.packed)?;
+        }
+        Ok(())
+    }
+
+    fn squared_error(&self, code: &[u8], vector: &[f32]) -> Result<f64> {
+        let mut projected = vec![0.0; self.quantizer.dim()];
+        let mut decoded = vec![0.0; self.quantizer.dim()];
+        self.quantizer.project(vector, &mut projected)?;
+        self.quantizer.decode(code, &mut decoded);
+        let squares = projected
+            .iter()
+            .zip(&decoded)
+            .map(|(a, b)| f64::from(a - b).powi(2));
+        Ok(squares.sum())
+    }
+
+    /// Syncs the file and gives it its name.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.write_blocks(self.rest.len())?;
+        self.writer.finish(&self.stats)?;
+        Ok(())
+    }
+}

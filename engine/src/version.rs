@@ -1,0 +1,181 @@
+//! What a database is at one moment: the record that both witnesses hold.
+
+use crate::bundle::{EncoderId, ModelId};
+use crate::ids::{Generation, LogId, SegmentId, Seq};
+use crate::metric::Metric;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The newest version of the record's layout that this program reads and writes.
+pub const RECORD_VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"MOPQVER\0";
+/// Magic 8, version 4, zero 4, body length 8, xxh3 of the body 8, generation 8, zero 16, xxh3 of the former 56 bytes 8.
+const HEADER_LEN: usize = 64;
+
+/// Everything that is committed at generation n: which model, which segments, which logs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionRecord {
+    /// n.
+    pub generation: Generation,
+    /// How queries and keys are compared.
+    pub metric: Metric,
+    /// Whether rows are texts, which the encoder turns into vectors, or vectors.
+    pub rows: RowsKind,
+    /// Width of the stored vectors.
+    pub dim: u32,
+    /// The encoder that made the stored vectors.
+    pub encoder: EncoderId,
+    /// The active model; none for ready-made vectors before anything was trained.
+    pub model: Option<ModelId>,
+    /// The live segments, oldest first.
+    pub segments: Vec<SegmentRecord>,
+    /// Logs from this one on hold what is in no segment.
+    pub first_log: LogId,
+    /// No `Seq` below this is in a live log.
+    pub first_seq: Seq,
+    /// The next segment gets this id, or a later one.
+    pub next_segment: SegmentId,
+}
+
+/// What the rows of a database are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowsKind {
+    /// Texts: the database has an encoder.
+    Text,
+    /// Ready-made vectors.
+    Vector,
+}
+
+/// A segment as a record names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SegmentRecord {
+    /// Which.
+    pub id: SegmentId,
+    /// Rows in it, dead ones included.
+    pub rows: u32,
+    /// The hash of its rows file.
+    pub rows_hash: u64,
+    /// How many of them are dead.
+    pub dead: u32,
+    /// The generation in whose deletion file the dead rows are; none if all are alive.
+    pub deletions: Option<Generation>,
+}
+
+/// Why bytes are no record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadRecord {
+    /// Not what was written.
+    #[error("{0}")]
+    Damaged(String),
+    /// Written by a newer program.
+    #[error("record version {0}, this program reads version {RECORD_VERSION}; use a newer mopqdb")]
+    Future(u32),
+}
+
+impl VersionRecord {
+    /// The bytes of both witnesses.
+    pub fn encode(&self) -> Vec<u8> {
+        let body = serde_json::to_vec(self).expect("a record has only plain fields");
+        let mut out = Vec::with_capacity(HEADER_LEN + body.len());
+        out.extend(MAGIC);
+        out.extend(RECORD_VERSION.to_le_bytes());
+        out.extend([0; 4]);
+        out.extend((body.len() as u64).to_le_bytes());
+        out.extend(xxh3_64(&body).to_le_bytes());
+        out.extend(self.generation.0.to_le_bytes());
+        out.extend([0; 16]);
+        out.extend(xxh3_64(&out).to_le_bytes());
+        out.extend(body);
+        out
+    }
+
+    /// The record that `encode` wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
+        let damaged = |what: &str| BadRecord::Damaged(what.into());
+        let (header, body) = bytes.split_at_checked(HEADER_LEN).ok_or_else(|| {
+            BadRecord::Damaged(format!("{} bytes are less than its header", bytes.len()))
+        })?;
+        let u64_at =
+            |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+        if u64_at(56) != xxh3_64(&header[..56]) || header[..8] != MAGIC {
+            return Err(damaged("its header's checksum does not match"));
+        }
+        match u32::from_le_bytes(header[8..12].try_into().expect("4 bytes")) {
+            RECORD_VERSION => {}
+            version => return Err(BadRecord::Future(version)),
+        }
+        if u64_at(16) != body.len() as u64 || u64_at(24) != xxh3_64(body) {
+            return Err(damaged("its checksum does not match"));
+        }
+        let record: Self =
+            serde_json::from_slice(body).map_err(|e| BadRecord::Damaged(e.to_string()))?;
+        if record.generation.0 != u64_at(32) {
+            return Err(damaged("header and body name two generations"));
+        }
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn record(generation: u64) -> VersionRecord {
+        VersionRecord {
+            generation: Generation(generation),
+            metric: Metric::Cosine,
+            rows: RowsKind::Text,
+            dim: 384,
+            encoder: EncoderId([7; 32]),
+            model: Some(ModelId([9; 32])),
+            segments: vec![SegmentRecord {
+                id: SegmentId(4),
+                rows: 70_000,
+                rows_hash: 0x1234_5678_9abc_def0,
+                dead: 12,
+                deletions: Some(Generation(3)),
+            }],
+            first_log: LogId(12),
+            first_seq: Seq(80_001),
+            next_segment: SegmentId(5),
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        assert_eq!(
+            VersionRecord::decode(&record(6).encode()).unwrap(),
+            record(6)
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_of_a_record_is_seen() {
+        let bytes = record(6).encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(VersionRecord::decode(&flipped).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(
+                VersionRecord::decode(&bytes[..len]).is_err(),
+                "cut at {len}"
+            );
+        }
+        let longer = [bytes, vec![0]].concat();
+        assert!(VersionRecord::decode(&longer).is_err());
+    }
+
+    #[test]
+    fn a_record_of_the_future_is_refused_by_name() {
+        let mut bytes = record(6).encode();
+        bytes[8] = 2;
+        let sum = xxh3_64(&bytes[..56]).to_le_bytes();
+        bytes[56..64].copy_from_slice(&sum);
+        assert_eq!(VersionRecord::decode(&bytes), Err(BadRecord::Future(2)));
+    }
+}

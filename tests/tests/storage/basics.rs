@@ -1,0 +1,307 @@
+//! What goes in comes out, and what can't go in is refused in words.
+
+use crate::support::{Random, keys, put, small, vectors};
+use mopqdb::{
+    CreateOptions, Database, Error, Filter, Inserted, Metric, Options, QueryOptions, Row, Value,
+};
+
+#[test]
+fn rows_are_found_replaced_deleted_and_gone_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = vectors(&dir.path().join("db"), 2, Metric::Ip);
+    let inserted = db
+        .insert(&[put("a", &[1.0, 0.0]), put("b", &[0.0, 1.0])])
+        .unwrap();
+    assert_eq!(
+        inserted,
+        Inserted {
+            new: 2,
+            replaced: 0,
+            unchanged: 0
+        }
+    );
+    assert_eq!(keys(&db.query(&[1.0, 0.1], 9).unwrap()), ["a", "b"]);
+    let inserted = db
+        .insert(&[
+            put("a", &[0.0, 2.0]),
+            put("b", &[0.0, 1.0]),
+            put("c", &[0.5, 0.0]),
+        ])
+        .unwrap();
+    assert_eq!(
+        inserted,
+        Inserted {
+            new: 1,
+            replaced: 1,
+            unchanged: 1
+        }
+    );
+    assert_eq!(keys(&db.query(&[0.0, 1.0], 9).unwrap()), ["a", "b", "c"]);
+    assert_eq!(db.get("a").unwrap(), Some(put("a", &[0.0, 2.0])));
+    assert_eq!(db.delete(&["a", "nobody", "a"]).unwrap(), 1);
+    assert_eq!(db.get("a").unwrap(), None);
+    assert_eq!(keys(&db.query(&[0.0, 1.0], 9).unwrap()), ["b", "c"]);
+    db.seal().unwrap();
+    assert_eq!(keys(&db.query(&[0.0, 1.0], 9).unwrap()), ["b", "c"]);
+    assert_eq!(db.delete(&["b"]).unwrap(), 1);
+    assert_eq!(keys(&db.query(&[0.0, 1.0], 9).unwrap()), ["c"]);
+}
+
+#[test]
+fn an_empty_database_answers_with_nothing_and_k_may_exceed_the_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = vectors(&dir.path().join("db"), 2, Metric::L2);
+    assert!(db.query(&[1.0, 0.0], 10).unwrap().is_empty());
+    assert!(!db.seal().unwrap());
+    db.insert(&[put("a", &[1.0, 0.0])]).unwrap();
+    assert_eq!(db.query(&[1.0, 0.0], 10_000).unwrap().len(), 1);
+}
+
+#[test]
+fn of_rows_with_one_key_in_a_batch_the_last_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = vectors(&dir.path().join("db"), 1, Metric::Ip);
+    let inserted = db
+        .insert(&[put("a", &[1.0]), put("b", &[2.0]), put("a", &[3.0])])
+        .unwrap();
+    assert_eq!(
+        inserted,
+        Inserted {
+            new: 2,
+            replaced: 1,
+            unchanged: 0
+        }
+    );
+    assert_eq!(db.get("a").unwrap(), Some(put("a", &[3.0])));
+    assert_eq!(db.snapshot().rows(), 2);
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = vectors(&dir.path().join("db"), 2, Metric::Cosine);
+    db.insert(&[put("kept", &[3.0, 4.0])]).unwrap();
+    let long = "k".repeat(1 << 20);
+    for (row, words) in [
+        (put("", &[1.0, 0.0]), "empty key"),
+        (put(&long, &[1.0, 0.0]), "over the limit of 65536"),
+        (put("x", &[1.0]), "has 1 values, this database takes 2"),
+        (put("x", &[f32::NAN, 0.0]), "NaN at position 0"),
+        (put("x", &[0.0, f32::NEG_INFINITY]), "-inf at position 1"),
+        (put("x", &[0.0, 0.0]), "is zero"),
+        (Row::text("x", "words"), "has no encoder"),
+    ] {
+        // The bad row comes last: those before it are not stored either.
+        let error = db.insert(&[put("good", &[1.0, 1.0]), row]).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(db.snapshot().rows(), 1);
+    }
+    for (query, k, words) in [
+        (&[1.0, 0.0][..], 0, "k is 0"),
+        (&[1.0, 0.0], 10_001, "k is 10001"),
+        (&[1.0], 1, "has 1 values"),
+        (&[f32::NAN, 1.0], 1, "NaN"),
+        (&[0.0, 0.0], 1, "is zero"),
+    ] {
+        let error = db.query(query, k).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let error = db.query("a text", 1).unwrap_err();
+    assert!(error.to_string().contains("no encoder"), "{error}");
+    // Normalised on entry, and stored so.
+    assert_eq!(db.get("kept").unwrap(), Some(put("kept", &[0.6, 0.8])));
+}
+
+#[test]
+fn keys_may_be_anything_and_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = vectors(&path, 1, Metric::Ip);
+    let mut odd: Vec<String> = (1..=255u8)
+        .map(|b| String::from_utf8_lossy(&[b]).into_owned())
+        .collect();
+    odd.extend([
+        "\0".into(),
+        "a\0b".into(),
+        "a\0".into(),
+        " ".into(),
+        "é".into(),
+        "e\u{301}".into(),
+        "k".repeat(65_536),
+    ]);
+    odd.sort();
+    odd.dedup();
+    let rows: Vec<_> = odd
+        .iter()
+        .zip(1..)
+        .map(|(key, n)| put(key, &[n as f32]))
+        .collect();
+    db.insert(&rows).unwrap();
+    for sealed in [false, true] {
+        if sealed {
+            db.seal().unwrap();
+        }
+        for row in &rows {
+            assert_eq!(
+                db.get(&row.key).unwrap().as_ref(),
+                Some(row),
+                "sealed {sealed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_filter_is_applied_before_the_top_k() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = vectors(&dir.path().join("db"), 4, Metric::Ip);
+    let mut random = Random::new(5);
+    let rows: Vec<_> = (0..300)
+        .map(|n| put(&format!("{}/{n}", n % 7), &random.vector(4)))
+        .collect();
+    db.insert(&rows[..200]).unwrap();
+    db.insert(&rows[200..]).unwrap();
+    db.delete(&["3/3", "3/199"]).unwrap();
+    let query = random.vector(4);
+    let all = db.query(&query, 1000).unwrap();
+    assert_eq!(all.len(), 298);
+    let within = |filter: Filter| {
+        db.query_with(&query, &QueryOptions::top(5).among(filter))
+            .unwrap()
+    };
+    let expected: Vec<_> = all
+        .iter()
+        .filter(|hit| hit.key.starts_with("3/"))
+        .take(5)
+        .cloned()
+        .collect();
+    assert_eq!(within(Filter::Prefix("3/".into())), expected);
+    assert!(within(Filter::Prefix("9".into())).is_empty());
+    let some: Vec<_> = rows.iter().step_by(11).map(|row| row.key.clone()).collect();
+    let expected: Vec<_> = all
+        .iter()
+        .filter(|hit| some.contains(&hit.key))
+        .take(5)
+        .cloned()
+        .collect();
+    let mut named: std::collections::BTreeSet<_> = some.into_iter().collect();
+    named.insert("not there".into());
+    assert_eq!(within(Filter::Keys(named)), expected);
+    assert!(within(Filter::Keys(Default::default())).is_empty());
+}
+
+#[test]
+fn equal_scores_are_ordered_by_insertion_before_and_after_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut db = vectors(&path, 2, Metric::Ip);
+    // Keys out of order, all vectors the same; one is inserted anew and so comes last.
+    let order: Vec<String> = (0..180).map(|n| format!("k{}", (n * 77) % 180)).collect();
+    for chunk in order.chunks(30) {
+        db.insert(
+            &chunk
+                .iter()
+                .map(|key| put(key, &[1.0, 0.0]))
+                .collect::<Vec<_>>(),
+        )
+        .unwrap();
+    }
+    db.insert(&[put("k77", &[0.5, 0.0])]).unwrap();
+    db.insert(&[put("k77", &[1.0, 0.0]), put("k0", &[1.0, 0.0])])
+        .unwrap();
+    let mut expected: Vec<_> = order.iter().filter(|key| *key != "k77").cloned().collect();
+    expected.push("k77".into());
+    let check = |db: &Database, when: &str| {
+        for k in [1, 10, 64, 65, 180] {
+            let hits = db.query(&[1.0, 1.0], k).unwrap();
+            assert_eq!(keys(&hits), expected[..k], "{when}, k {k}");
+        }
+    };
+    check(&db, "at first");
+    db.seal().unwrap();
+    check(&db, "sealed");
+    drop(db);
+    db = Database::open(&path, small()).unwrap();
+    check(&db, "reopened");
+    db.compact().unwrap();
+    check(&db, "compacted");
+    assert_eq!(db.stats().unwrap().segments, 1);
+    assert_eq!(db.stats().unwrap().dead_rows, 0);
+}
+
+#[test]
+fn compaction_frees_space_and_an_old_snapshot_stays_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = vectors(&path, 64, Metric::Ip);
+    let mut random = Random::new(8);
+    let rows: Vec<_> = (0..2000)
+        .map(|n| put(&n.to_string(), &random.vector(64)))
+        .collect();
+    for chunk in rows.chunks(200) {
+        db.insert(chunk).unwrap();
+    }
+    db.seal().unwrap();
+    let before = db.snapshot();
+    let query = random.vector(64);
+    let answer = before.query(&query, 50).unwrap();
+    let gone: Vec<_> = (0..2000)
+        .filter(|n| n % 10 != 0)
+        .map(|n| n.to_string())
+        .collect();
+    let gone: Vec<_> = gone.iter().map(String::as_str).collect();
+    assert_eq!(db.delete(&gone).unwrap(), 1800);
+    let full = db.stats().unwrap().bytes;
+    let compacted = db.compact().unwrap();
+    assert_eq!(compacted.dropped, 1800);
+    let freed = db.stats().unwrap().bytes;
+    assert!(
+        freed.rows * 8 < full.rows,
+        "{} of {}",
+        freed.rows,
+        full.rows
+    );
+    assert_eq!(db.query(&query, 1000).unwrap().len(), 200);
+    assert_eq!(before.query(&query, 50).unwrap(), answer);
+    assert_eq!(before.get("17").unwrap().as_ref(), Some(&rows[17]));
+}
+
+#[test]
+fn creating_says_what_it_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = CreateOptions {
+        bundle: None,
+        dim: None,
+        metric: None,
+    };
+    let error = Database::create(dir.path().join("a"), &none, Options::default()).unwrap_err();
+    assert!(error.to_string().contains("--dim"), "{error}");
+    std::fs::write(dir.path().join("file"), "x").unwrap();
+    let error = Database::create(
+        dir.path(),
+        &CreateOptions::vectors(2, Metric::Ip),
+        Options::default(),
+    )
+    .unwrap_err();
+    assert!(error.to_string().contains("is not empty"), "{error}");
+    vectors(&dir.path().join("b"), 2, Metric::Ip);
+    let error = Database::create(
+        dir.path().join("b"),
+        &CreateOptions::vectors(2, Metric::Ip),
+        Options::default(),
+    );
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("is a database already")
+    );
+    let db = Database::open(dir.path().join("b"), small()).unwrap();
+    assert!(matches!(db.get("x"), Ok(None)));
+    let row = Row {
+        key: "v".into(),
+        value: Value::Vector(vec![1.0, 2.0]),
+    };
+    db.insert(&[row]).unwrap();
+}

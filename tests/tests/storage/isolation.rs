@@ -1,0 +1,165 @@
+//! Readers beside a writer: in the same process, and as another would.
+
+use crate::support::{Random, keys, put, small, vectors};
+use mopqdb::{Database, Error, Metric, Options, Reader};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn a_snapshot_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = vectors(&dir.path().join("db"), 1, Metric::Ip);
+    db.insert(&[put("a", &[1.0]), put("b", &[2.0])]).unwrap();
+    let before = db.snapshot();
+    db.delete(&["a"]).unwrap();
+    db.insert(&[put("c", &[3.0]), put("b", &[0.5])]).unwrap();
+    db.compact().unwrap();
+    assert_eq!(keys(&before.query(&[1.0], 9).unwrap()), ["b", "a"]);
+    assert_eq!(keys(&db.query(&[1.0], 9).unwrap()), ["c", "b"]);
+}
+
+#[test]
+fn a_reader_sees_what_was_acknowledged_when_it_refreshes_sealed_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = vectors(&path, 1, Metric::Ip);
+    db.insert(&[put("a", &[1.0])]).unwrap();
+    let reader = Reader::open(&path, Options::default()).unwrap();
+    assert_eq!(keys(&reader.query(&[1.0], 9).unwrap()), ["a"]);
+    db.insert(&[put("b", &[2.0])]).unwrap();
+    assert_eq!(
+        keys(&reader.query(&[1.0], 9).unwrap()),
+        ["a"],
+        "not before it asks"
+    );
+    assert!(reader.refresh().unwrap());
+    assert!(!reader.refresh().unwrap());
+    assert_eq!(keys(&reader.query(&[1.0], 9).unwrap()), ["b", "a"]);
+    db.seal().unwrap();
+    db.delete(&["a"]).unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_eq!(keys(&reader.query(&[1.0], 9).unwrap()), ["b"]);
+    db.compact().unwrap();
+    reader.refresh().unwrap();
+    assert_eq!(keys(&reader.query(&[1.0], 9).unwrap()), ["b"]);
+    drop(db);
+    assert_eq!(
+        keys(
+            &Reader::open(&path, Options::default())
+                .unwrap()
+                .query(&[1.0], 9)
+                .unwrap()
+        ),
+        ["b"]
+    );
+}
+
+#[test]
+fn a_second_writer_is_refused_and_told_who_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = vectors(&path, 1, Metric::Ip);
+    let error = Database::open(&path, small()).unwrap_err();
+    let Error::Locked { holder, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(holder.contains(&std::process::id().to_string()), "{holder}");
+    let second = db.clone();
+    drop(db);
+    assert!(
+        matches!(Database::open(&path, small()), Err(Error::Locked { .. })),
+        "a clone still has it"
+    );
+    drop(second);
+    Database::open(&path, small()).unwrap();
+}
+
+/// A writer inserts pairs of rows that belong together, replaces and deletes them together; readers must never see one
+/// without the other, nor miss what was acknowledged before they looked.
+#[test]
+fn readers_never_see_half_a_batch_while_a_writer_seals_and_compacts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = vectors(&path, 2, Metric::Ip);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..3 {
+            let (db, path, stop) = (&db, &path, &stop);
+            scope.spawn(move || {
+                let other = Reader::open(
+                    path,
+                    Options {
+                        threads: 1,
+                        ..Options::default()
+                    },
+                )
+                .unwrap();
+                let mut last = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let hits = if reader == 0 {
+                        other.refresh().unwrap();
+                        other.query(&[1.0, 0.0], 10_000).unwrap()
+                    } else {
+                        db.query(&[1.0, 0.0], 10_000).unwrap()
+                    };
+                    // Each generation of a pair has its own score, the same for both halves.
+                    let mut pairs = std::collections::HashMap::new();
+                    for hit in &hits {
+                        let (side, name) = hit.key.split_once('-').unwrap();
+                        let halves: &mut Vec<_> = pairs.entry(name.to_owned()).or_default();
+                        halves.push((side.to_owned(), hit.score));
+                    }
+                    for (name, halves) in &pairs {
+                        assert_eq!(halves.len(), 2, "{name}: {halves:?}");
+                        assert_eq!(halves[0].1, halves[1].1, "{name}: {halves:?}");
+                    }
+                    let newest = hits.iter().map(|hit| hit.score as u64).max().unwrap_or(0);
+                    assert!(newest >= last, "{newest} after {last}");
+                    last = newest;
+                }
+            });
+        }
+        let mut random = Random::new(11);
+        let mut newest = 0;
+        for n in 1..=400u64 {
+            let name = random.below(60);
+            let (left, right) = (format!("l-{name}"), format!("r-{name}"));
+            // The newest pair stays, so that what a reader saw last is still there.
+            if n % 5 == 0 && name != newest {
+                db.delete(&[&left, &right]).unwrap();
+            }
+            db.insert(&[put(&left, &[n as f32, 0.0]), put(&right, &[n as f32, 1.0])])
+                .unwrap();
+            newest = name;
+            if n % 60 == 0 {
+                db.compact().unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn concurrent_inserts_share_syncs_and_all_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let db = vectors(&path, 2, Metric::Ip);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for n in 0..40 {
+                    db.insert(&[put(&format!("{thread}/{n}"), &[1.0, n as f32])])
+                        .unwrap();
+                    assert!(
+                        db.get(&format!("{thread}/{n}")).unwrap().is_some(),
+                        "seen when acknowledged"
+                    );
+                }
+            });
+        }
+    });
+    drop(db);
+    let db = Database::open(&path, small()).unwrap();
+    assert_eq!(db.snapshot().rows(), 320);
+    assert_eq!(db.query(&[1.0, 0.0], 1000).unwrap().len(), 320);
+}

@@ -1,0 +1,8 @@
+//! The storage engine as people link it.
+
+mod basics;
+mod isolation;
+mod model;
+mod opening;
+mod rebuilding;
+mod support;

@@ -1,0 +1,190 @@
+//! Changing the model under a running database.
+
+use crate::support::{Oracle, Random, ask, codebooks, put, small, vectors};
+use mopqdb::{
+    CreateOptions, Database, Metric, Options, Reader, RebuildOptions, models, rebuild,
+    register_model,
+};
+
+fn filled(path: &std::path::Path, random: &mut Random) -> (Database, Oracle, Vec<f32>) {
+    let db = vectors(path, 8, Metric::Ip);
+    let mut oracle = Oracle::default();
+    let mut flat = Vec::new();
+    for n in 0..170 {
+        let vector = random.vector(8);
+        flat.extend_from_slice(&vector);
+        db.insert(&[put(&n.to_string(), &vector)]).unwrap();
+        oracle.put(&n.to_string(), vector);
+    }
+    for n in (0..170).step_by(9) {
+        db.delete(&[&n.to_string()]).unwrap();
+        oracle.remove(&n.to_string());
+    }
+    (db, oracle, flat)
+}
+
+#[test]
+fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut random = Random::new(21);
+    let (db, mut oracle, flat) = filled(&path, &mut random);
+    let queries: Vec<_> = (0..5).map(|_| random.vector(8)).collect();
+    oracle.check(ask(&db), &queries, Metric::Ip, None);
+
+    let first = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 1);
+    let second = codebooks(dir.path(), &flat, 8, Metric::Ip, true, 2);
+    register_model(&path, &first).unwrap();
+    assert!(db.model().id().is_none(), "registering switches nothing");
+    let done = db
+        .rebuild(&RebuildOptions {
+            model: Some(first.model_id()),
+            ..Default::default()
+        })
+        .unwrap();
+    assert_eq!(done.model, first.model_id());
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+
+    for n in 200..280 {
+        let vector = random.vector(8);
+        db.insert(&[put(&n.to_string(), &vector)]).unwrap();
+        oracle.put(&n.to_string(), vector);
+    }
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    register_model(&path, &second).unwrap();
+    db.rebuild(&RebuildOptions {
+        model: Some(second.model_id()),
+        ..Default::default()
+    })
+    .unwrap();
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&second));
+
+    // Back, reusing what is still there.
+    let back = db
+        .rebuild(&RebuildOptions {
+            model: Some(first.model_id()),
+            ..Default::default()
+        })
+        .unwrap();
+    assert!(back.reused > 0, "{back:?}");
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    drop(db);
+    let db = Database::open(&path, small()).unwrap();
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    db.compact().unwrap();
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    let listed = models(&path).unwrap();
+    assert_eq!(listed.len(), 2);
+    assert_eq!(
+        listed
+            .iter()
+            .filter(|m| m.active)
+            .map(|m| m.id)
+            .collect::<Vec<_>>(),
+        [first.model_id()]
+    );
+}
+
+#[test]
+fn a_rebuild_prepared_beside_a_writer_is_committed_by_it_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut random = Random::new(22);
+    let (db, mut oracle, flat) = filled(&path, &mut random);
+    let model = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 3);
+    register_model(&path, &model).unwrap();
+    let queries: Vec<_> = (0..3).map(|_| random.vector(8)).collect();
+    std::thread::scope(|scope| {
+        // Another process would call just this: it does not have the lock.
+        let other = scope.spawn(|| rebuild(&path, &RebuildOptions::default()));
+        let mut n = 1000;
+        while !other.is_finished() {
+            let vector = random.vector(8);
+            db.insert(&[put(&n.to_string(), &vector)]).unwrap();
+            oracle.put(&n.to_string(), vector);
+            n += 1;
+            // Wholly of the old model or wholly of the new one.
+            let snapshot = db.snapshot();
+            let hits = snapshot.query(&queries[0], 10).unwrap();
+            let bundle = snapshot.model().id().map(|_| &model);
+            let expected = oracle.query(&queries[0], 10, Metric::Ip, bundle);
+            for (hit, (_, score)) in hits.iter().zip(&expected) {
+                assert!((hit.score - score).abs() < 1e-5, "{hit:?} {score}");
+            }
+        }
+        assert_eq!(other.join().unwrap().unwrap().model, model.model_id());
+    });
+    assert_eq!(db.model().id(), Some(model.model_id()));
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&model));
+    drop(db);
+    let db = Database::open(&path, small()).unwrap();
+    oracle.check(ask(&db), &queries, Metric::Ip, Some(&model));
+}
+
+#[test]
+fn a_reader_finishes_on_its_snapshot_and_sees_the_new_model_when_it_refreshes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut random = Random::new(23);
+    let (db, oracle, flat) = filled(&path, &mut random);
+    let queries = [random.vector(8)];
+    let reader = Reader::open(&path, Options::default()).unwrap();
+    let model = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 4);
+    register_model(&path, &model).unwrap();
+    drop(db);
+    // Nobody has the lock: the rebuild commits by itself.
+    rebuild(&path, &RebuildOptions::default()).unwrap();
+    oracle.check(
+        |q, k| reader.query(q, k).unwrap(),
+        &queries,
+        Metric::Ip,
+        None,
+    );
+    assert!(reader.refresh().unwrap());
+    oracle.check(
+        |q, k| reader.query(q, k).unwrap(),
+        &queries,
+        Metric::Ip,
+        Some(&model),
+    );
+}
+
+#[test]
+fn a_database_can_start_with_codebooks() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random::new(24);
+    for metric in [Metric::Ip, Metric::L2, Metric::Cosine] {
+        let sample: Vec<f32> = (0..100).flat_map(|_| random.vector(8)).collect();
+        let bundle = codebooks(
+            &dir.path().join(metric.name()),
+            &sample,
+            8,
+            metric,
+            false,
+            5,
+        );
+        let path = dir.path().join(format!("{metric}.db"));
+        let db = Database::create(&path, &CreateOptions::bundle(bundle.dir()), small()).unwrap();
+        let mut oracle = Oracle::default();
+        for n in 0..120 {
+            let mut vector = random.vector(8);
+            db.insert(&[put(&n.to_string(), &vector)]).unwrap();
+            if metric == Metric::Cosine {
+                let Some(row) = db.get(&n.to_string()).unwrap() else {
+                    panic!("not stored")
+                };
+                let mopqdb::Value::Vector(stored) = row.value else {
+                    panic!("not a vector")
+                };
+                vector = stored;
+            }
+            oracle.put(&n.to_string(), vector);
+        }
+        let mut query = random.vector(8);
+        if metric == Metric::Cosine {
+            let length = query.iter().map(|x| x * x).sum::<f32>().sqrt();
+            query.iter_mut().for_each(|x| *x /= length);
+        }
+        oracle.check(ask(&db), &[query], metric, Some(&bundle));
+    }
+}

@@ -1,0 +1,192 @@
+//! What the tests of the storage engine share.
+
+use mopqdb::bundle::BundleWriter;
+use mopqdb::quantizer::{TrainPq, train_opq, train_pq};
+use mopqdb::{
+    Bundle, CreateOptions, Database, Hit, Metric, Options, Query, QueryOptions, Row, Value,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A small generator of numbers that are the same every time.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        println!("seed {seed}");
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 11) as usize % n
+    }
+
+    pub fn unit(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 24) as f32 - 0.5
+    }
+
+    pub fn vector(&mut self, dim: usize) -> Vec<f32> {
+        (0..dim).map(|_| self.unit()).collect()
+    }
+}
+
+/// Options that seal early, so that a few rows make several segments, and do nothing unasked.
+pub fn small() -> Options {
+    Options {
+        threads: 2,
+        seal_rows: 50,
+        auto_compact: false,
+        ..Options::default()
+    }
+}
+
+pub fn vectors(dir: &Path, dim: usize, metric: Metric) -> Database {
+    Database::create(dir, &CreateOptions::vectors(dim, metric), small()).unwrap()
+}
+
+/// A bundle of codebooks trained on these vectors.
+pub fn codebooks(
+    dir: &Path,
+    vectors: &[f32],
+    dim: usize,
+    metric: Metric,
+    opq: bool,
+    seed: u64,
+) -> Bundle {
+    let options = TrainPq {
+        subspaces: 4,
+        codewords: 16,
+        iterations: 4,
+        seed,
+        ..TrainPq::default()
+    };
+    let quantizer = if opq {
+        train_opq(vectors, dim, metric, &options)
+    } else {
+        train_pq(vectors, dim, metric, &options)
+    };
+    BundleWriter::new(dir.join(format!("bundle-{opq}-{seed}")))
+        .metric(metric)
+        .vectors(dim)
+        .method(if opq { "opq" } else { "pq" })
+        .quantizer(&quantizer.unwrap().quantizer)
+        .finish()
+        .unwrap()
+}
+
+/// What a database should hold, kept the obvious way: key to (order of insertion, vector).
+#[derive(Debug, Clone, Default)]
+pub struct Oracle {
+    pub rows: BTreeMap<String, (u64, Vec<f32>)>,
+    next: u64,
+}
+
+impl Oracle {
+    pub fn put(&mut self, key: &str, vector: Vec<f32>) {
+        if self.rows.get(key).is_some_and(|(_, old)| *old == vector) {
+            return;
+        }
+        self.next += 1;
+        self.rows.insert(key.into(), (self.next, vector));
+    }
+
+    pub fn remove(&mut self, key: &str) -> bool {
+        self.rows.remove(key).is_some()
+    }
+
+    /// The k best keys, by a plain scan: under the bundle's codes if there is one.
+    pub fn query(
+        &self,
+        query: &[f32],
+        k: usize,
+        metric: Metric,
+        bundle: Option<&Bundle>,
+    ) -> Vec<(String, f32)> {
+        let quantizer = bundle.map(|b| b.quantizer().unwrap().unwrap());
+        let mut scored: Vec<_> = (self.rows.iter())
+            .map(|(key, (order, vector))| {
+                let score = match &quantizer {
+                    Some(quantizer) => {
+                        let mut codes = vec![0; quantizer.shape().subspaces()];
+                        quantizer.quantize(vector, &mut codes).unwrap();
+                        quantizer.table(query).unwrap().score(&codes)
+                    }
+                    None => exact(query, vector, metric),
+                };
+                (key.clone(), score, *order)
+            })
+            .collect();
+        scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
+        scored.truncate(k);
+        scored
+            .into_iter()
+            .map(|(key, score, _)| (key, score))
+            .collect()
+    }
+
+    /// Sees that a database answers as this does.
+    pub fn check(
+        &self,
+        ask: impl Fn(&[f32], usize) -> Vec<Hit>,
+        queries: &[Vec<f32>],
+        metric: Metric,
+        bundle: Option<&Bundle>,
+    ) {
+        for query in queries {
+            for k in [1, 7, 1000] {
+                let hits = ask(query, k);
+                let expected = self.query(query, k, metric, bundle);
+                if bundle.is_some() {
+                    let found: Vec<_> = hits
+                        .iter()
+                        .map(|hit| (hit.key.clone(), hit.score))
+                        .collect();
+                    assert_eq!(found, expected, "k {k}");
+                } else {
+                    // Exact scores are summed in another order than here: equal up to rounding.
+                    assert_eq!(hits.len(), expected.len(), "k {k}");
+                    for (hit, (_, score)) in hits.iter().zip(&expected) {
+                        assert!((hit.score - score).abs() < 1e-5, "k {k}: {hit:?} {score}");
+                        let own = exact(query, &self.rows[&hit.key].1, metric);
+                        assert!((hit.score - own).abs() < 1e-5, "k {k}: {hit:?} {own}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn exact(query: &[f32], vector: &[f32], metric: Metric) -> f32 {
+    let pairs = query.iter().zip(vector);
+    match metric {
+        Metric::L2 => -pairs.map(|(a, b)| (a - b) * (a - b)).sum::<f32>(),
+        _ => pairs.map(|(a, b)| a * b).sum(),
+    }
+}
+
+pub fn put(key: &str, vector: &[f32]) -> Row {
+    Row {
+        key: key.into(),
+        value: Value::Vector(vector.to_vec()),
+    }
+}
+
+pub fn ask(db: &Database) -> impl Fn(&[f32], usize) -> Vec<Hit> + '_ {
+    |query, k| {
+        db.query_with(Query::Vector(query), &QueryOptions::top(k))
+            .unwrap()
+    }
+}
+
+/// Keys of the hits.
+pub fn keys(hits: &[Hit]) -> Vec<&str> {
+    hits.iter().map(|hit| hit.key.as_str()).collect()
+}
