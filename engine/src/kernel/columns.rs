@@ -8,10 +8,10 @@ pub(crate) const LANES: usize = 16;
 pub(crate) struct Columns {
     pub(super) inputs: usize,
     pub(super) outputs: usize,
-    /// (inputs, padded outputs), zeros in the padding
-    pub(super) values: Vec<f32>,
-    /// (padded outputs), zeros in the padding
-    pub(super) offsets: Vec<f32>,
+    /// (outputs / LANES, inputs, LANES), zeros in the padding
+    pub(super) values: Vec<[f32; LANES]>,
+    /// (outputs / LANES, LANES), -infinity in the padding, so that it is never the largest
+    pub(super) offsets: Vec<[f32; LANES]>,
     /// Largest sum of magnitudes of an output's values, and largest magnitude of an offset.
     pub(super) largest: (f32, f32),
 }
@@ -19,44 +19,37 @@ pub(crate) struct Columns {
 impl Columns {
     /// From a matrix (outputs, inputs), as codewords and torch's weights are kept.
     pub(crate) fn from_rows(inputs: usize, rows: &[f32], offsets: Option<&[f32]>) -> Self {
-        let outputs = rows.len() / inputs;
-        let stride = outputs.next_multiple_of(LANES);
-        let mut values = vec![0.0; inputs * stride];
-        for (o, row) in rows.chunks_exact(inputs).enumerate() {
-            for (d, &value) in row.iter().enumerate() {
-                values[d * stride + o] = value;
-            }
-        }
-        Self::new(inputs, outputs, values, offsets)
+        Self::new(inputs, rows.len() / inputs, offsets, |d, o| {
+            rows[o * inputs + d]
+        })
     }
 
     /// From a matrix (inputs, outputs), as a rotation `y = x R` is kept.
     pub(crate) fn from_columns(inputs: usize, outputs: usize, matrix: &[f32]) -> Self {
-        let stride = outputs.next_multiple_of(LANES);
-        let mut values = vec![0.0; inputs * stride];
-        for (padded, row) in values
-            .chunks_exact_mut(stride)
-            .zip(matrix.chunks_exact(outputs))
-        {
-            padded[..outputs].copy_from_slice(row);
-        }
-        Self::new(inputs, outputs, values, None)
+        Self::new(inputs, outputs, None, |d, o| matrix[d * outputs + o])
     }
 
-    fn new(inputs: usize, outputs: usize, values: Vec<f32>, given: Option<&[f32]>) -> Self {
-        let stride = outputs.next_multiple_of(LANES);
-        let mut offsets = vec![0.0; stride];
-        if let Some(given) = given {
-            offsets[..outputs].copy_from_slice(given);
-        }
-        let mut sums = vec![0.0f32; stride];
-        for row in values.chunks_exact(stride) {
-            for (sum, value) in sums.iter_mut().zip(row) {
-                *sum += value.abs();
+    fn new(
+        inputs: usize,
+        outputs: usize,
+        given: Option<&[f32]>,
+        value: impl Fn(usize, usize) -> f32,
+    ) -> Self {
+        let tiles = outputs.div_ceil(LANES);
+        let mut values = vec![[0.0; LANES]; tiles * inputs];
+        let mut offsets = vec![[f32::NEG_INFINITY; LANES]; tiles];
+        let mut largest = (0.0f32, 0.0f32);
+        for o in 0..outputs {
+            let (tile, lane) = (o / LANES, o % LANES);
+            let mut sum = 0.0;
+            for d in 0..inputs {
+                let value = value(d, o);
+                values[tile * inputs + d][lane] = value;
+                sum += value.abs();
             }
+            offsets[tile][lane] = given.map_or(0.0, |given| given[o]);
+            largest = (largest.0.max(sum), largest.1.max(offsets[tile][lane].abs()));
         }
-        let largest = |of: &[f32]| of.iter().fold(0.0, |max: f32, v| max.max(v.abs()));
-        let largest = (largest(&sums), largest(&offsets));
         Self {
             inputs,
             outputs,
@@ -66,9 +59,21 @@ impl Columns {
         }
     }
 
-    /// Outputs with their padding.
-    pub(super) fn stride(&self) -> usize {
-        self.offsets.len()
+    /// `V_do`
+    pub(super) fn value(&self, d: usize, output: usize) -> f32 {
+        self.values[output / LANES * self.inputs + d][output % LANES]
+    }
+
+    pub(super) fn offset(&self, output: usize) -> f32 {
+        self.offsets[output / LANES][output % LANES]
+    }
+
+    /// Offsets and values of each LANES outputs.
+    #[inline(always)]
+    pub(super) fn tiles(&self) -> impl Iterator<Item = (&[f32; LANES], &[[f32; LANES]])> {
+        self.offsets
+            .iter()
+            .zip(self.values.chunks_exact(self.inputs))
     }
 
     /// Whether no partial sum can overflow for this input: each is at most the sum of magnitudes, with a

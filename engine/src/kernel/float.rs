@@ -8,37 +8,42 @@ use super::columns::{Columns, LANES};
 
 type Lanes = [f32; LANES];
 
-#[inline(always)]
-fn lanes(values: &[f32], at: usize) -> &Lanes {
-    values[at..at + LANES].try_into().expect("LANES long")
-}
+/// Rows that share each load of the matrix.
+const ROWS: usize = 4;
 
-/// `offset + sum` for ROWS inputs and LANES outputs.
+/// `offset + sum` for N inputs, given as (inputs, N), and LANES outputs.
 #[inline(always)]
-fn sums<const ROWS: usize>(columns: &Columns, x: [&[f32]; ROWS], tile: usize) -> [Lanes; ROWS] {
-    let stride = columns.stride();
-    let mut sums = [*lanes(&columns.offsets, tile); ROWS];
-    let x = x.map(|row| &row[..columns.inputs]);
-    for (d, column) in columns.values.chunks_exact(stride).enumerate() {
-        let column = lanes(column, tile);
-        for r in 0..ROWS {
-            let value = x[r][d];
+fn sums<const N: usize>(offsets: &Lanes, columns: &[Lanes], x: &[[f32; N]]) -> [Lanes; N] {
+    let mut sums = [*offsets; N];
+    for (x, column) in x.iter().zip(columns) {
+        for r in 0..N {
             for l in 0..LANES {
-                sums[r][l] = value.mul_add(column[l], sums[r][l]);
+                sums[r][l] = x[r].mul_add(column[l], sums[r][l]);
             }
         }
     }
     sums
 }
 
+/// N rows, `stride` apart, as (inputs, N).
 #[inline(always)]
-fn affine_rows<const ROWS: usize>(columns: &Columns, x: &[f32], out: &mut [f32]) {
-    let rows: [&[f32]; ROWS] = std::array::from_fn(|r| &x[r * columns.inputs..][..columns.inputs]);
-    for tile in (0..columns.stride()).step_by(LANES) {
-        let sums = sums(columns, rows, tile);
-        let width = LANES.min(columns.outputs - tile);
-        for (r, sums) in sums.iter().enumerate() {
-            out[r * columns.outputs + tile..][..width].copy_from_slice(&sums[..width]);
+fn transpose<const N: usize>(x: &[f32], stride: usize, out: &mut Vec<[f32; N]>, inputs: usize) {
+    out.resize(inputs, [0.0; N]);
+    for r in 0..N {
+        for (out, x) in out.iter_mut().zip(&x[r * stride..]) {
+            out[r] = *x;
+        }
+    }
+}
+
+#[inline(always)]
+fn affine_rows<const N: usize>(columns: &Columns, x: &[[f32; N]], out: &mut [f32]) {
+    let outputs = columns.outputs;
+    for (tile, (offsets, values)) in columns.tiles().enumerate() {
+        let first = tile * LANES;
+        let width = LANES.min(outputs - first);
+        for (r, sums) in sums(offsets, values, x).iter().enumerate() {
+            out[r * outputs + first..][..width].copy_from_slice(&sums[..width]);
         }
     }
 }
@@ -47,124 +52,157 @@ fn affine_rows<const ROWS: usize>(columns: &Columns, x: &[f32], out: &mut [f32])
 #[inline(always)]
 pub(super) fn affine(columns: &Columns, x: &[f32], out: &mut [f32]) {
     let (inputs, outputs) = (columns.inputs, columns.outputs);
-    let mut x = x.chunks_exact(4 * inputs);
-    let mut out = out.chunks_exact_mut(4 * outputs);
+    let mut several = Vec::with_capacity(inputs);
+    let mut one = Vec::with_capacity(inputs);
+    let mut x = x.chunks_exact(ROWS * inputs);
+    let mut out = out.chunks_exact_mut(ROWS * outputs);
     for (x, out) in (&mut x).zip(&mut out) {
-        affine_rows::<4>(columns, x, out);
+        transpose::<ROWS>(x, inputs, &mut several, inputs);
+        affine_rows(columns, &several, out);
     }
     for (x, out) in x
         .remainder()
         .chunks_exact(inputs)
         .zip(out.into_remainder().chunks_exact_mut(outputs))
     {
-        affine_rows::<1>(columns, x, out);
+        transpose::<1>(x, inputs, &mut one, inputs);
+        affine_rows(columns, &one, out);
     }
 }
 
 /// `-|x - V_o|^2` for one input and every output.
 #[inline(always)]
 pub(super) fn negative_distances(columns: &Columns, x: &[f32], out: &mut [f32]) {
-    let stride = columns.stride();
-    for tile in (0..stride).step_by(LANES) {
+    for ((_, values), out) in columns.tiles().zip(out.chunks_mut(LANES)) {
         let mut sums = [0.0; LANES];
-        for (column, &value) in columns.values.chunks_exact(stride).zip(x) {
-            let column = lanes(column, tile);
+        for (column, &value) in values.iter().zip(x) {
             for l in 0..LANES {
                 let difference = value - column[l];
                 sums[l] = difference.mul_add(difference, sums[l]);
             }
         }
-        let width = LANES.min(columns.outputs - tile);
-        for (out, sum) in out[tile..][..width].iter_mut().zip(sums) {
+        for (out, sum) in out.iter_mut().zip(sums) {
             *out = 0.0 - sum;
         }
     }
 }
 
-/// The output with the largest sum for ROWS inputs, ties to the lowest; no sum is NaN.
+/// The sums of N inputs, by tile.
+type Kept<const N: usize> = [[Lanes; 16]; N];
+
+/// The output with the largest sum for N inputs, ties to the lowest, and that sum; no sum is NaN. No closures: they
+/// would be compiled without the CPU's features.
 #[inline(always)]
-fn argmax<const ROWS: usize>(columns: &Columns, x: [&[f32]; ROWS]) -> [(u32, f32); ROWS] {
-    let mut best = [[f32::NEG_INFINITY; LANES]; ROWS];
-    let mut tiles = [[0u32; LANES]; ROWS];
-    let whole = columns.outputs / LANES * LANES;
-    for tile in (0..whole).step_by(LANES) {
-        let sums = sums(columns, x, tile);
-        for r in 0..ROWS {
+fn argmax<const N: usize>(columns: &Columns, x: &[[f32; N]], kept: &mut Kept<N>) -> [(u8, f32); N] {
+    // The sums are kept, their maximum taken, and then looked for: a lane needs no index of its own, and the
+    // loop over tiles has all registers for its sums.
+    for (tile, (offsets, values)) in columns.tiles().enumerate().take(16) {
+        let sums = sums(offsets, values, x);
+        for r in 0..N {
+            kept[r][tile] = sums[r];
+        }
+    }
+    let tiles = columns.offsets.len().min(16);
+    let mut results = [(0, 0.0); N];
+    for r in 0..N {
+        let kept = &kept[r][..tiles];
+        let mut best = [f32::NEG_INFINITY; LANES];
+        for sums in kept {
             for l in 0..LANES {
-                let better = sums[r][l] > best[r][l];
-                best[r][l] = if better { sums[r][l] } else { best[r][l] };
-                tiles[r][l] = if better { tile as u32 } else { tiles[r][l] };
+                best[l] = if sums[l] > best[l] { sums[l] } else { best[l] };
             }
         }
+        let max = largest(best);
+        results[r] = (first_equal(kept, max), max);
     }
-    if whole < columns.outputs {
-        let sums = sums(columns, x, whole);
-        for r in 0..ROWS {
-            for l in 0..columns.outputs - whole {
-                if sums[r][l] > best[r][l] {
-                    (best[r][l], tiles[r][l]) = (sums[r][l], whole as u32);
-                }
-            }
-        }
-    }
-    std::array::from_fn(|r| {
-        let max = best[r]
-            .iter()
-            .fold(f32::NEG_INFINITY, |max, &b| if b > max { b } else { max });
-        let mut first = u32::MAX;
-        for l in 0..LANES {
-            if best[r][l] == max {
-                first = first.min(tiles[r][l] + l as u32);
-            }
-        }
-        (first, max)
-    })
+    results
 }
 
-/// The best output of each subspace for rows (n, subspaces x inputs), to codes (n, subspaces). The sums stay
-/// finite: [`Columns::stays_finite`] was asked.
+#[inline(always)]
+fn largest(mut lanes: Lanes) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for l in 0..width {
+            lanes[l] = if lanes[l + width] > lanes[l] {
+                lanes[l + width]
+            } else {
+                lanes[l]
+            };
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Where `value` first is.
+#[inline(always)]
+fn first_equal(tiles: &[Lanes], value: f32) -> u8 {
+    for (tile, sums) in tiles.iter().enumerate() {
+        let mut any = false;
+        for sum in sums {
+            any |= *sum == value;
+        }
+        if any {
+            let mut lane = 0;
+            while lane + 1 < LANES && sums[lane] != value {
+                lane += 1;
+            }
+            return (tile * LANES + lane) as u8;
+        }
+    }
+    0
+}
+
+/// The best output for each of n rows, `stride` apart, with its sum. Requires: at most 256 outputs, sums that stay
+/// finite.
+#[inline(always)]
+fn each(
+    columns: &Columns,
+    x: &[f32],
+    stride: usize,
+    n: usize,
+    mut put: impl FnMut(usize, (u8, f32)),
+) {
+    let inputs = columns.inputs;
+    let mut several = Vec::with_capacity(inputs);
+    let mut one = Vec::with_capacity(inputs);
+    let mut kept = [[[0.0; LANES]; 16]; ROWS];
+    let mut kept_one = [[[0.0; LANES]; 16]; 1];
+    let whole = n / ROWS * ROWS;
+    for row in (0..whole).step_by(ROWS) {
+        transpose::<ROWS>(&x[row * stride..], stride, &mut several, inputs);
+        for (r, best) in argmax(columns, &several, &mut kept).into_iter().enumerate() {
+            put(row + r, best);
+        }
+    }
+    for row in whole..n {
+        transpose::<1>(&x[row * stride..], stride, &mut one, inputs);
+        put(row, argmax(columns, &one, &mut kept_one)[0]);
+    }
+}
+
+/// The best output of each subspace for rows (n, subspaces x inputs), to codes (n, subspaces).
 #[inline(always)]
 pub(super) fn assign(subspaces: &[Columns], x: &[f32], out: &mut [u8]) {
-    const ROWS: usize = 4;
     let count = subspaces.len();
-    let Some(inputs) = subspaces.first().map(|c| c.inputs) else {
-        return;
-    };
-    let dim = count * inputs;
-    let n = x.len() / dim;
     for (m, columns) in subspaces.iter().enumerate() {
-        let slice = |row: usize| &x[row * dim + m * inputs..][..inputs];
-        let mut row = 0;
-        while row + ROWS <= n {
-            let best = argmax::<ROWS>(columns, std::array::from_fn(|r| slice(row + r)));
-            for (r, (codeword, _)) in best.iter().enumerate() {
-                out[(row + r) * count + m] = *codeword as u8;
-            }
-            row += ROWS;
-        }
-        for row in row..n {
-            out[row * count + m] = argmax::<1>(columns, [slice(row)])[0].0 as u8;
-        }
+        let dim = count * columns.inputs;
+        each(
+            columns,
+            &x[(m * columns.inputs).min(x.len())..],
+            dim,
+            x.len() / dim,
+            |row, (code, _)| {
+                out[row * count + m] = code;
+            },
+        );
     }
 }
 
-/// The best output of one subspace for rows (n, inputs), with its sum. The sums stay finite.
+/// The best output of one subspace for rows (n, inputs), with its sum.
 #[inline(always)]
 pub(super) fn nearest(columns: &Columns, x: &[f32], codes: &mut [u8], sums: &mut [f32]) {
-    const ROWS: usize = 4;
-    let inputs = columns.inputs;
-    let n = x.len() / inputs;
-    let slice = |row: usize| &x[row * inputs..][..inputs];
-    let mut row = 0;
-    while row + ROWS <= n {
-        let best = argmax::<ROWS>(columns, std::array::from_fn(|r| slice(row + r)));
-        for (r, (codeword, sum)) in best.iter().enumerate() {
-            (codes[row + r], sums[row + r]) = (*codeword as u8, *sum);
-        }
-        row += ROWS;
-    }
-    for row in row..n {
-        let (codeword, sum) = argmax::<1>(columns, [slice(row)])[0];
-        (codes[row], sums[row]) = (codeword as u8, sum);
-    }
+    each(columns, x, columns.inputs, codes.len(), |row, best| {
+        (codes[row], sums[row]) = best;
+    });
 }

@@ -1,8 +1,14 @@
 //! Which kernel runs: one detection, a value that proves CPU support.
 
+#[cfg(target_arch = "x86_64")]
+use super::avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+use super::avx512::Avx512;
 use super::block::{Entries, ROWS_PER_BLOCK};
 use super::columns::Columns;
-use super::{distance, float, scalar};
+use super::filter::Filter;
+use super::portable::Portable;
+use super::{adc, distance, filter, float, portable, scalar};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use std::fmt;
@@ -231,6 +237,83 @@ impl Kernel {
     /// The f32 score of each row of a block.
     pub(crate) fn scores(self, table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
         assert_eq!(block.len(), table.block_bytes());
-        scalar::scores(table, block, out);
+        by_level!(self, scalar::scores, adc::scores, (table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]))
     }
+
+    /// The f32 score of one row of a block.
+    #[inline]
+    pub(crate) fn score(self, table: Entries<'_>, block: &[u8], row: usize) -> f32 {
+        adc::score(table, block, row)
+    }
+
+    /// For each block, the rows that the filter can't drop.
+    pub(crate) fn survivors(self, filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+        assert_eq!(blocks.len(), out.len() * filter.block_bytes());
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+            // SAFETY: this function is compiled for AVX2.
+            unsafe { filter::survivors::<Avx2, 1>(filter, blocks, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+        fn avx512(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+            // SAFETY: this function is compiled for AVX-512 VBMI.
+            unsafe { filter::survivors::<Avx512, 8>(filter, blocks, out) }
+        }
+        match self.0 {
+            // SAFETY: the portable lanes need no features.
+            Level::Scalar | Level::Portable => unsafe {
+                filter::survivors::<Portable, 1>(filter, blocks, out)
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+            Level::Avx2 => unsafe { avx2(filter, blocks, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { avx512(filter, blocks, out) },
+        }
+    }
+
+    /// What the parts of a scan cost on this kernel.
+    pub(crate) fn costs(self) -> Costs {
+        match self.0 {
+            Level::Scalar => Costs::WITHOUT_FILTER,
+            Level::Portable if !portable::FAST => Costs::WITHOUT_FILTER,
+            Level::Portable => Costs {
+                lookup: [20.0, 32.0, 52.0, 90.0, 170.0],
+                ..Costs::WITHOUT_FILTER
+            },
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => Costs {
+                lookup: [6.0, 9.0, 13.0, 22.0, 38.0],
+                ..Costs::WITHOUT_FILTER
+            },
+            // Its lookups cost about the same for any size: there is nothing to gain from less than all bits.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => Costs {
+                lookup: [3.0, 3.0, 3.0, 3.0, 4.0],
+                ..Costs::WITHOUT_FILTER
+            },
+        }
+    }
+}
+
+/// Orders of magnitude in CPU cycles, for choosing between ways that give the same answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Costs {
+    /// One subspace of 64 rows in the filter, by the bits looked up: 4, 5, 6, 7, 8. Infinite: never.
+    pub(crate) lookup: [f32; 5],
+    /// One subspace of 64 rows in f32.
+    pub(crate) sum: f32,
+    /// A row that the filter let through, and each of its subspaces.
+    pub(crate) survivor: (f32, f32),
+}
+
+impl Costs {
+    const WITHOUT_FILTER: Self = Self {
+        lookup: [f32::INFINITY; 5],
+        sum: 64.0,
+        survivor: (15.0, 2.0),
+    };
 }

@@ -9,16 +9,25 @@
     reason = "calls into code compiled for CPU features that a Kernel proves"
 )]
 
+mod adc;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod block;
 mod columns;
 mod distance;
+mod filter;
 mod float;
+mod lanes;
 mod level;
 pub(crate) mod pool;
+mod portable;
 pub(crate) mod random;
 mod scalar;
 
 pub(crate) use block::Entries;
 pub use block::{Bits, ROWS_PER_BLOCK};
 pub(crate) use columns::Columns;
+pub(crate) use filter::{Filter, Verdict};
 pub use level::Kernel;

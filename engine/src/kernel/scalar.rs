@@ -6,8 +6,8 @@ use super::columns::Columns;
 fn sum(columns: &Columns, x: &[f32], output: usize) -> f32 {
     x.iter()
         .enumerate()
-        .fold(columns.offsets[output], |sum, (d, value)| {
-            value.mul_add(columns.values[d * columns.stride() + output], sum)
+        .fold(columns.offset(output), |sum, (d, value)| {
+            value.mul_add(columns.value(d, output), sum)
         })
 }
 
@@ -28,7 +28,7 @@ pub(super) fn negative_distances(columns: &Columns, x: &[f32], out: &mut [f32]) 
     for (o, out) in out.iter_mut().enumerate() {
         *out = 0.0
             - x.iter().enumerate().fold(0.0, |sum: f32, (d, value)| {
-                let difference = value - columns.values[d * columns.stride() + o];
+                let difference = value - columns.value(d, o);
                 difference.mul_add(difference, sum)
             });
     }

@@ -82,14 +82,28 @@ impl KMeans {
                 .map(|_| random.below(n))
                 .collect()
         };
+        // (sub_dim, sample): distances to a centroid are found for many rows at once.
+        let mut columns = vec![0.0f32; sample.len() * sub_dim];
+        for (at, &i) in sample.iter().enumerate() {
+            for (d, &x) in row(i).iter().enumerate() {
+                columns[d * sample.len() + at] = x;
+            }
+        }
         let mut centroids = row(sample[random.below(sample.len())]).to_vec();
-        let mut nearest = vec![f64::INFINITY; sample.len()];
+        let mut nearest = vec![f32::INFINITY; sample.len()];
+        let mut distances = vec![0.0f32; sample.len()];
         while centroids.len() < codewords * sub_dim {
             let newest = &centroids[centroids.len() - sub_dim..];
+            distances.fill(0.0);
+            for (&c, column) in newest.iter().zip(columns.chunks_exact(sample.len())) {
+                for (distance, x) in distances.iter_mut().zip(column) {
+                    *distance += (x - c) * (x - c);
+                }
+            }
             let mut total = 0.0;
-            for (nearest, &i) in nearest.iter_mut().zip(&sample) {
-                *nearest = nearest.min(square_distance(row(i), newest));
-                total += *nearest;
+            for (nearest, &distance) in nearest.iter_mut().zip(&distances) {
+                *nearest = nearest.min(distance);
+                total += f64::from(*nearest);
             }
             if total <= 0.0 {
                 break;
@@ -98,7 +112,7 @@ impl KMeans {
             let drawn = nearest
                 .iter()
                 .position(|d| {
-                    left -= d;
+                    left -= f64::from(*d);
                     left < 0.0
                 })
                 .unwrap_or(sample.len() - 1);
@@ -237,14 +251,4 @@ fn assign_piece(
         *distance = (norm - 2.0 * f64::from(*distance)).max(0.0) as f32;
     }
     piece
-}
-
-fn square_distance(a: &[f32], b: &[f32]) -> f64 {
-    a.iter()
-        .zip(b)
-        .map(|(x, y)| {
-            let d = f64::from(x - y);
-            d * d
-        })
-        .sum()
 }

@@ -1,13 +1,16 @@
 //! The scan over packed codes.
 
 use super::scanner::{Chunk, Scanner, chunks};
+use super::search::{MAX_TILE, Search};
+use super::seed::seeds;
 use super::source::{BlockSource, live_rows};
-use super::topk::{Found, SharedThreshold, TopK, merge};
+use super::topk::{Found, SharedThreshold, merge};
 use crate::error::{Error, Result};
-use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
+use crate::quantizer::LookupTable;
 
-/// Bytes of codes that a thread takes at a time.
+/// Bytes of codes that a thread takes at a time, and those that every query meets before the next are read.
 const CHUNK_BYTES: usize = 256 << 10;
+const TILE_BYTES: usize = 32 << 10;
 
 pub(super) fn scan(
     scanner: &Scanner,
@@ -15,33 +18,89 @@ pub(super) fn scan(
     tables: &[LookupTable],
     k: usize,
 ) -> Result<Vec<Vec<Found>>> {
-    let shape = tables[0].shape();
+    let seeds = seeds(scanner.kernel, sources, tables, k)?;
+    let queries: Vec<_> = tables.iter().zip(seeds.iter().map(|s| s.likely)).collect();
+    let mut found = pass(scanner, sources, &queries, k)?;
+    // What the sample made likely may not hold: those queries begin again with what is certain.
+    let again: Vec<usize> = (0..tables.len())
+        .filter(|&q| found[q].len() < k && seeds[q].likely > seeds[q].certain)
+        .collect();
+    if !again.is_empty() {
+        let queries: Vec<_> = again
+            .iter()
+            .map(|&q| (&tables[q], seeds[q].certain))
+            .collect();
+        for (q, rows) in again.into_iter().zip(pass(scanner, sources, &queries, k)?) {
+            found[q] = rows;
+        }
+    }
+    Ok(found)
+}
+
+/// One pass over all codes. Each query comes with a score below which it wants nothing.
+fn pass(
+    scanner: &Scanner,
+    sources: &[&dyn BlockSource],
+    queries: &[(&LookupTable, f32)],
+    k: usize,
+) -> Result<Vec<Vec<Found>>> {
+    let shape = queries[0].0.shape();
+    let block_bytes = shape.block_bytes();
     let chunks = chunks(
         sources.iter().map(|s| shape.blocks(s.rows())),
-        (CHUNK_BYTES / shape.block_bytes()).max(1),
+        (CHUNK_BYTES / block_bytes).max(1),
     );
-    let shared: Vec<_> = tables.iter().map(|_| SharedThreshold::new()).collect();
+    let tile_blocks = (TILE_BYTES / block_bytes).clamp(1, MAX_TILE);
+    let shared: Vec<_> = queries
+        .iter()
+        .map(|(_, from)| SharedThreshold::new(*from))
+        .collect();
     let states = scanner.sweep(
         &chunks,
-        || tables.iter().map(|_| TopK::new(k)).collect::<Vec<_>>(),
-        |tops, chunk| {
+        || -> Vec<Search<'_>> {
+            queries
+                .iter()
+                .map(|(table, _)| Search::new(scanner.kernel, table, k))
+                .collect()
+        },
+        |searches, chunk| {
             let source = sources[chunk.source as usize];
-            let bytes = blocks_of(source, chunk, shape.block_bytes())?;
-            for ((table, top), shared) in tables.iter().zip(tops).zip(&shared) {
-                top.enter(chunk.source, shared.get());
-                scan_chunk(scanner, source, chunk, bytes, table, top);
-                shared.raise(top.threshold());
+            let bytes = blocks_of(source, chunk, block_bytes)?;
+            for (search, shared) in searches.iter_mut().zip(&shared) {
+                search.top.enter(chunk.source, shared.get());
+            }
+            let mut live = [0; MAX_TILE];
+            for (first, tile) in chunk
+                .range
+                .clone()
+                .step_by(tile_blocks)
+                .zip(bytes.chunks(tile_blocks * block_bytes))
+            {
+                let live = &mut live[..tile.len() / block_bytes];
+                let mut any = 0;
+                for (i, word) in live.iter_mut().enumerate() {
+                    *word = live_rows(source.live(), source.rows(), first + i);
+                    any |= *word;
+                }
+                if any != 0 {
+                    searches
+                        .iter_mut()
+                        .for_each(|search| search.tile(tile, first, live));
+                }
+            }
+            for (search, shared) in searches.iter().zip(&shared) {
+                shared.raise(search.top.threshold());
             }
             Ok(())
         },
     )?;
-    let mut queries: Vec<Vec<TopK>> = tables.iter().map(|_| Vec::new()).collect();
+    let mut by_query: Vec<Vec<_>> = queries.iter().map(|_| Vec::new()).collect();
     for state in states {
-        for (query, top) in queries.iter_mut().zip(state) {
-            query.push(top);
+        for (query, search) in by_query.iter_mut().zip(state) {
+            query.push(search.top);
         }
     }
-    Ok(queries.into_iter().map(|tops| merge(tops, k)).collect())
+    Ok(by_query.into_iter().map(|tops| merge(tops, k)).collect())
 }
 
 fn blocks_of<'a>(
@@ -59,33 +118,4 @@ fn blocks_of<'a>(
         )));
     }
     Ok(bytes)
-}
-
-fn scan_chunk(
-    scanner: &Scanner,
-    source: &dyn BlockSource,
-    chunk: &Chunk,
-    bytes: &[u8],
-    table: &LookupTable,
-    top: &mut TopK,
-) {
-    let mut scores = [0.0; ROWS_PER_BLOCK];
-    for (block, bytes) in chunk
-        .range
-        .clone()
-        .zip(bytes.chunks_exact(table.shape().block_bytes()))
-    {
-        let mut live = live_rows(source.live(), source.rows(), block);
-        if live == 0 {
-            continue;
-        }
-        scanner.kernel.scores(table.entries(), bytes, &mut scores);
-        while live != 0 {
-            let row = live.trailing_zeros() as usize;
-            live &= live - 1;
-            if scores[row] >= top.cutoff() {
-                top.push(scores[row], (block * ROWS_PER_BLOCK + row) as u32);
-            }
-        }
-    }
 }

@@ -7,6 +7,8 @@
 
 mod codes;
 mod scanner;
+mod search;
+mod seed;
 mod source;
 mod topk;
 mod vectors;

@@ -116,7 +116,7 @@ impl TopK {
 }
 
 fn full(k: usize, kept: usize) -> usize {
-    (2 * k.max(kept)).max(64)
+    (2 * k.max(kept)).max(16)
 }
 
 /// Keeps the k best of each source that also reach the k-th best score of all, and returns that score if there
@@ -157,10 +157,8 @@ pub(super) fn merge(parts: impl IntoIterator<Item = TopK>, k: usize) -> Vec<Foun
 pub(super) struct SharedThreshold(std::sync::atomic::AtomicI32);
 
 impl SharedThreshold {
-    pub(super) fn new() -> Self {
-        Self(std::sync::atomic::AtomicI32::new(ordered(
-            f32::NEG_INFINITY,
-        )))
+    pub(super) fn new(from: f32) -> Self {
+        Self(std::sync::atomic::AtomicI32::new(ordered(from)))
     }
 
     /// k rows were found that reach this.

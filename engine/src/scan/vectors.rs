@@ -26,7 +26,9 @@ pub(super) fn scan(
     let dim = sources[0].dim();
     let count = queries.len() / dim;
     let chunks = chunks(sources.iter().map(|s| s.rows()), CHUNK_ROWS);
-    let shared: Vec<_> = (0..count).map(|_| SharedThreshold::new()).collect();
+    let shared: Vec<_> = (0..count)
+        .map(|_| SharedThreshold::new(f32::NEG_INFINITY))
+        .collect();
     let states = scanner.sweep(
         &chunks,
         || State {

@@ -1,0 +1,83 @@
+//! 64 lanes in two AVX2 registers.
+
+use super::lanes::Lanes;
+use std::arch::x86_64::*;
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx2([__m256i; 2]);
+
+impl Lanes for Avx2 {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX2.
+        Self([unsafe { _mm256_setzero_si256() }; 2])
+    }
+
+    #[inline(always)]
+    unsafe fn load(bytes: &[u8; 64]) -> Self {
+        let from = bytes.as_ptr().cast::<__m256i>();
+        // SAFETY: the caller has AVX2; 64 bytes can be read, and these loads need no alignment.
+        unsafe { Self([_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))]) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.0, other.0);
+        // SAFETY: the caller has AVX2.
+        unsafe { Self([_mm256_adds_epu8(a, c), _mm256_adds_epu8(b, d)]) }
+    }
+
+    #[inline(always)]
+    unsafe fn nibble(self, shift: u32) -> Self {
+        // Words are shifted, there is no shift of bytes: the mask drops what came from the neighbour.
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let (count, mask) = (_mm_cvtsi32_si128(shift as i32), _mm256_set1_epi8(15));
+            Self(
+                self.0
+                    .map(|x| _mm256_and_si256(_mm256_srl_epi16(x, count), mask)),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn shuffle(table: &[u8; 16], index: Self) -> Self {
+        // SAFETY: the caller has AVX2; 16 bytes can be read.
+        unsafe {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            Self(index.0.map(|index| _mm256_shuffle_epi8(table, index)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(self, bit: u32, clear: Self, set: Self) -> Self {
+        // The blend looks at the top bit of each byte alone.
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let count = _mm_cvtsi32_si128(7 - bit as i32);
+            let top = self.0.map(|x| _mm256_sll_epi16(x, count));
+            Self([
+                _mm256_blendv_epi8(clear.0[0], set.0[0], top[0]),
+                _mm256_blendv_epi8(clear.0[1], set.0[1], top[1]),
+            ])
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn below_full(self) -> u64 {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let full = _mm256_set1_epi8(-1);
+            let [low, high] = self
+                .0
+                .map(|x| u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(x, full)) as u32));
+            !(low | high << 32)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(line: *const u8) {
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    }
+}

@@ -1,0 +1,92 @@
+//! 64 lanes in one AVX-512 register; VBMI looks up 128 entries at once.
+
+use super::lanes::Lanes;
+use std::arch::x86_64::*;
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(__m512i);
+
+impl Lanes for Avx512 {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_setzero_si512() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(bytes: &[u8; 64]) -> Self {
+        // SAFETY: the caller has AVX-512; 64 bytes can be read, and this load needs no alignment.
+        Self(unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512 BW.
+        Self(unsafe { _mm512_adds_epu8(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn nibble(self, shift: u32) -> Self {
+        // SAFETY: the caller has AVX-512 BW.
+        unsafe {
+            let shifted = _mm512_srl_epi16(self.0, _mm_cvtsi32_si128(shift as i32));
+            Self(_mm512_and_si512(shifted, _mm512_set1_epi8(15)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn shuffle(table: &[u8; 16], index: Self) -> Self {
+        // SAFETY: the caller has AVX-512 BW; 16 bytes can be read.
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            Self(_mm512_shuffle_epi8(table, index.0))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn choose(self, bit: u32, clear: Self, set: Self) -> Self {
+        // SAFETY: the caller has AVX-512 BW.
+        unsafe {
+            let mask = _mm512_test_epi8_mask(self.0, _mm512_set1_epi8((1u8 << bit) as i8));
+            Self(_mm512_mask_blend_epi8(mask, clear.0, set.0))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn below_full(self) -> u64 {
+        // SAFETY: the caller has AVX-512 BW.
+        unsafe { _mm512_cmpneq_epu8_mask(self.0, _mm512_set1_epi8(-1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(line: *const u8) {
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    }
+
+    /// Four registers hold 256 entries: `vpermi2b` picks among 128 by the low seven bits of the index, the top
+    /// bit picks the half.
+    #[inline(always)]
+    unsafe fn lookup(table: &[u8; 256], code: Self, bits: u32, shift: u32) -> Self {
+        // SAFETY: the caller has AVX-512 VBMI; the table has 256 bytes.
+        unsafe {
+            let row = |r: usize| _mm512_loadu_si512(table.as_ptr().add(64 * r).cast());
+            let index = if shift == 0 {
+                code.0
+            } else {
+                let shifted = _mm512_srl_epi16(code.0, _mm_cvtsi32_si128(shift as i32));
+                _mm512_and_si512(shifted, _mm512_set1_epi8((255u8 >> shift) as i8))
+            };
+            // The permutes ignore index bits beyond their own, and codes are below 2^(bits + shift).
+            Self(match bits {
+                4..=6 => _mm512_permutexvar_epi8(index, row(0)),
+                7 => _mm512_permutex2var_epi8(row(0), index, row(1)),
+                _ => {
+                    let low = _mm512_permutex2var_epi8(row(0), index, row(1));
+                    let high = _mm512_permutex2var_epi8(row(2), index, row(3));
+                    _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high)
+                }
+            })
+        }
+    }
+}

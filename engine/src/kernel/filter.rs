@@ -1,0 +1,308 @@
+//! The certified filter: integer sums that tell which rows can't reach a score.
+//!
+//! # The bound
+//! Let `T_m(c)` be the f32 entries of a query, `top_m = max_c T_m(c)`, and `t` the score that a row must reach.
+//! A row with codes `c_m` has the exact sum `S = sum top_m - sum (top_m - T_m(c_m))`. Its f32 score, summed in
+//! order from 0, differs from S by at most `e = g A` with `A = sum max_c |T_m(c)|` and `g = M 2^-24 / (1 - M 2^-24)`
+//! (the usual bound; M >= additions that round, and additions of f32 don't underflow). So it is below `t`
+//! whenever
+//! ```text
+//! sum (top_m - T_m(c_m)) > R,   R = sum top_m - t + e.
+//! ```
+//! With `d = R / 254` and deficits `D_m(c) = min(255, floor((top_m - T_m(c)) / d))`, each at most the true quotient,
+//! ```text
+//! sum D_m(c_m) >= 255   implies   sum (top_m - T_m(c_m)) >= 255 d > R.
+//! ```
+//! A sum of bytes that saturates at 255 thus drops a row exactly when it reaches 255; no wider sums are needed.
+//! R and the quotients are computed in f64 with relative errors of some 2^-50, for which `d` has a margin of
+//! 1/254, and quotients are scaled by 1 - 2^-40 so that `floor` never rounds up over an integer; `e` is doubled
+//! to cover the f64 error of `sum top_m - t` (at most (M + 2) 2^-53 of magnitudes that `e` counts 2^-24 of).
+//!
+//! # Levels
+//! A deficit table with fewer entries is cheaper to look up where registers are small: at level `b` codes are
+//! looked up by their upper `b` bits, in a table of the least deficit of each group, which keeps the bound. The
+//! scan chooses the level whose lookups and survivors together cost least, by what it measures.
+
+use super::block::{Bits, Entries, ROWS_PER_BLOCK};
+use super::lanes::Lanes;
+
+/// What a filter can say about rows at a given score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// No row reaches it.
+    Nothing,
+    /// It can't tell any row from another.
+    Everything,
+    /// Some rows may: ask.
+    Some,
+}
+
+/// Deficit tables for one query, aimed at a score.
+#[derive(Debug, Clone)]
+pub(crate) struct Filter {
+    bits: Bits,
+    subspaces: usize,
+    /// Bits of a code that are used: codes are below `2^width`.
+    width: u32,
+    tops: Vec<f32>,
+    sum_of_tops: f64,
+    error: f64,
+    /// `R` of the last aim.
+    range: f64,
+    /// (subspaces, 256): the deficits of each code
+    exact: Vec<[u8; 256]>,
+    /// (subspaces, 256): the least deficit of each group of codes, at `level`
+    grouped: Vec<[u8; 256]>,
+    level: u32,
+}
+
+impl Filter {
+    /// For a table whose codes are below `codewords`.
+    pub(crate) fn new(table: Entries<'_>, codewords: usize) -> Self {
+        let subspaces = table.subspaces();
+        let (mut tops, mut sum_of_tops, mut magnitudes) = (Vec::with_capacity(subspaces), 0.0, 0.0);
+        for m in 0..subspaces {
+            let entries = &table.subspace(m)[..codewords];
+            let (mut top, mut magnitude) = (f32::NEG_INFINITY, 0.0f32);
+            for &entry in entries {
+                top = top.max(entry);
+                magnitude = magnitude.max(entry.abs());
+            }
+            tops.push(top);
+            sum_of_tops += f64::from(top);
+            magnitudes += f64::from(magnitude);
+        }
+        let rounding = subspaces as f64 * f64::from(f32::EPSILON) / 2.0;
+        let width = usize::BITS - (codewords - 1).leading_zeros();
+        // Four-bit codes come two subspaces to a byte: an odd last one has a neighbour without deficits.
+        let tables = match table.bits {
+            Bits::Four => subspaces.next_multiple_of(2),
+            Bits::Eight => subspaces,
+        };
+        Self {
+            bits: table.bits,
+            subspaces,
+            width: width.max(4),
+            tops,
+            sum_of_tops,
+            error: 2.0 * magnitudes * rounding / (1.0 - rounding),
+            range: f64::INFINITY,
+            exact: vec![[0; 256]; tables],
+            grouped: Vec::new(),
+            level: width.max(4),
+        }
+    }
+
+    /// `R` for a score, relative to the one that the tables were made for: below 1 they could be sharper.
+    pub(crate) fn sharpness(&self, score: f32) -> f64 {
+        (self.sum_of_tops - f64::from(score) + self.error) / self.range
+    }
+
+    /// Makes the tables for rows that must reach `score`.
+    pub(crate) fn aim(&mut self, table: Entries<'_>, codewords: usize, score: f32) -> Verdict {
+        let range = self.sum_of_tops - f64::from(score) + self.error;
+        self.range = range;
+        if range < 0.0 {
+            return Verdict::Nothing;
+        }
+        if range == f64::INFINITY {
+            return Verdict::Everything;
+        }
+        // A range of 0 still drops whatever has a deficit: the least d makes it 255.
+        let inverse = 254.0 / range.max(1e-280) * (1.0 - (-40f64).exp2());
+        for (m, deficits) in self.exact[..self.subspaces].iter_mut().enumerate() {
+            let top = f64::from(self.tops[m]);
+            for (deficit, &entry) in deficits.iter_mut().zip(&table.subspace(m)[..codewords]) {
+                // `as u8` rounds towards 0 and saturates.
+                *deficit = ((top - f64::from(entry)) * inverse) as u8;
+            }
+            deficits[codewords..].fill(255);
+        }
+        self.group();
+        Verdict::Some
+    }
+
+    /// The levels that it can have, the cheapest first; at the last nothing is lost.
+    pub(crate) fn levels(&self) -> std::ops::RangeInclusive<u32> {
+        match self.width {
+            7 | 8 => 4..=self.width,
+            // Few enough entries as it is.
+            width => width..=width,
+        }
+    }
+
+    pub(crate) fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// Looks codes up by their upper `level` bits, one of `levels`, from now on.
+    pub(crate) fn set_level(&mut self, level: u32) {
+        assert!(self.levels().contains(&level), "one of the levels");
+        self.level = level;
+        self.group();
+    }
+
+    fn group(&mut self) {
+        if self.level == self.width {
+            self.grouped.clear();
+            return;
+        }
+        let size = 1 << (self.width - self.level);
+        self.grouped.resize(self.exact.len(), [0; 256]);
+        for (groups, exact) in self.grouped.iter_mut().zip(&self.exact) {
+            for (group, codes) in groups
+                .iter_mut()
+                .zip(exact[..1 << self.width].chunks_exact(size))
+            {
+                *group = codes.iter().copied().min().expect("a group has codes");
+            }
+        }
+    }
+
+    fn tables(&self) -> &[[u8; 256]] {
+        if self.level == self.width {
+            &self.exact
+        } else {
+            &self.grouped
+        }
+    }
+
+    pub(super) fn block_bytes(&self) -> usize {
+        ROWS_PER_BLOCK
+            * match self.bits {
+                Bits::Four => self.subspaces.div_ceil(2),
+                Bits::Eight => self.subspaces,
+            }
+    }
+}
+
+/// How far ahead of its use a line is asked for.
+const PREFETCH: usize = 4096;
+
+/// For each block, the rows that the filter can't drop. `WIDE` is the number of blocks worked on at once with
+/// tables of 128 and 256 entries: sums and table rows should fit into registers.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+pub(super) unsafe fn survivors<V: Lanes, const WIDE: usize>(
+    filter: &Filter,
+    blocks: &[u8],
+    out: &mut [u64],
+) {
+    // SAFETY: the caller's promise is ours. Constants let the compiler lay each level out on its own.
+    unsafe {
+        match (filter.bits, filter.width, filter.level) {
+            (Bits::Four, _, _) => four_bit::<V>(filter, blocks, out),
+            (_, 8, 4) => eight_bit::<V, 4, 4, 4>(filter, blocks, out),
+            (_, 8, 5) => eight_bit::<V, 5, 3, 2>(filter, blocks, out),
+            (_, 8, 6) => eight_bit::<V, 6, 2, 2>(filter, blocks, out),
+            (_, 8, 7) => eight_bit::<V, 7, 1, WIDE>(filter, blocks, out),
+            (_, 8, _) => eight_bit::<V, 8, 0, WIDE>(filter, blocks, out),
+            (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
+            (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
+            (_, 7, 6) => eight_bit::<V, 6, 1, 2>(filter, blocks, out),
+            (_, 7, _) => eight_bit::<V, 7, 0, WIDE>(filter, blocks, out),
+            (_, 6, _) => eight_bit::<V, 6, 0, 2>(filter, blocks, out),
+            (_, _, _) => eight_bit::<V, 5, 0, 2>(filter, blocks, out),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: usize>(
+    filter: &Filter,
+    blocks: &[u8],
+    out: &mut [u64],
+) {
+    let block_bytes = filter.block_bytes();
+    let mut groups = blocks.chunks_exact(GROUP * block_bytes);
+    let mut outs = out.chunks_exact_mut(GROUP);
+    for (group, out) in (&mut groups).zip(&mut outs) {
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            let mut sums = [V::zero(); GROUP];
+            for (m, table) in filter.tables().iter().enumerate() {
+                for (g, sum) in sums.iter_mut().enumerate() {
+                    let at = g * block_bytes + m * ROWS_PER_BLOCK;
+                    V::prefetch(group.as_ptr().wrapping_add(at + PREFETCH));
+                    *sum = sum.add(V::lookup(table, V::load(lanes(group, at)), BITS, SHIFT));
+                }
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = sum.below_full();
+            }
+        }
+    }
+    for (block, out) in groups
+        .remainder()
+        .chunks_exact(block_bytes)
+        .zip(outs.into_remainder())
+    {
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            let mut sum = V::zero();
+            for (m, table) in filter.tables().iter().enumerate() {
+                let code = V::load(lanes(block, m * ROWS_PER_BLOCK));
+                sum = sum.add(V::lookup(table, code, BITS, SHIFT));
+            }
+            *out = sum.below_full();
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+    const GROUP: usize = 4;
+    let block_bytes = filter.block_bytes();
+    let (pairs, _) = filter.tables().as_chunks::<2>();
+    let rows = |table: &[u8; 256]| -> [u8; 16] { table[..16].try_into().expect("16 long") };
+    let mut groups = blocks.chunks_exact(GROUP * block_bytes);
+    let mut outs = out.chunks_exact_mut(GROUP);
+    for (group, out) in (&mut groups).zip(&mut outs) {
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            let mut sums = [V::zero(); GROUP];
+            for (p, [even, odd]) in pairs.iter().enumerate() {
+                let (even, odd) = (rows(even), rows(odd));
+                for (g, sum) in sums.iter_mut().enumerate() {
+                    let at = g * block_bytes + p * ROWS_PER_BLOCK;
+                    V::prefetch(group.as_ptr().wrapping_add(at + PREFETCH));
+                    let code = V::load(lanes(group, at));
+                    *sum = sum
+                        .add(V::shuffle(&even, code.nibble(0)))
+                        .add(V::shuffle(&odd, code.nibble(4)));
+                }
+            }
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = sum.below_full();
+            }
+        }
+    }
+    for (block, out) in groups
+        .remainder()
+        .chunks_exact(block_bytes)
+        .zip(outs.into_remainder())
+    {
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            let mut sum = V::zero();
+            for (p, [even, odd]) in pairs.iter().enumerate() {
+                let code = V::load(lanes(block, p * ROWS_PER_BLOCK));
+                sum = sum
+                    .add(V::shuffle(&rows(even), code.nibble(0)))
+                    .add(V::shuffle(&rows(odd), code.nibble(4)));
+            }
+            *out = sum.below_full();
+        }
+    }
+}
+
+#[inline(always)]
+fn lanes(bytes: &[u8], at: usize) -> &[u8; 64] {
+    bytes[at..at + 64].try_into().expect("64 long")
+}
