@@ -14,7 +14,7 @@ use crate::config::{
 /// Learns a new model from pairs over the rows of a database. The database still answers with the old one, until
 /// `mopqdb rebuild`.
 #[derive(Debug, Parser)]
-#[command(name = "mopqdb-train", version)]
+#[command(name = "mopqdb-train", version, args_override_self = true)]
 pub struct Flags {
     /// The database, read as it is now.
     pub db: PathBuf,

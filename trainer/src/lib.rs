@@ -22,6 +22,7 @@ pub mod loss;
 pub mod methods;
 pub mod model;
 pub mod plot;
+pub mod program;
 pub mod progress;
 pub mod random;
 pub mod replica;

@@ -1,0 +1,419 @@
+//! What `mopqdb-train` does: rows and pairs in, a registered model out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail, ensure};
+use mopqdb::{Bundle, BundleWriter, Metric, Options, Reader, RowsKind};
+use serde_json::json;
+
+use crate::checkpoint::write_whole;
+use crate::config::TrainConfig;
+use crate::corpus::Corpus;
+use crate::data::{Columns, KeyColumn, Pairs, QueryColumn};
+use crate::embeddings::Embeddings;
+use crate::evaluate::Questions;
+use crate::flags::Flags;
+use crate::joint::{Joint, Origin, Readings};
+use crate::progress::Progress;
+use crate::random::Random;
+use crate::run::Run;
+use crate::train::{Lessons, Outcome, Texts, Trained, Trainer, Watch as _, method_name};
+
+/// How it ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// With a model.
+    Model(serde_json::Value),
+    /// By request; the words say how to go on.
+    Stopped(String),
+}
+
+/// Trains as the flags say. `stop` ends it between two steps.
+pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
+    let config = flags.train_config()?;
+    let mut progress = Progress::new(flags.quiet);
+    let rows = Rows::read(flags, &config)?;
+    let questions = rows.pairs(flags, &config)?;
+    let home = match &flags.run {
+        Some(dir) => dir.clone(),
+        None => {
+            let name = format!(
+                "{}-{:016x}",
+                method_name(config.method),
+                questions.fingerprint(&rows, &config)?
+            );
+            flags.db.join("runs").join(name)
+        }
+    };
+    if let Some(done) = finished(&home).filter(|_| !flags.fresh && flags.out.is_none()) {
+        progress.note("this very run was done before; --fresh does it again");
+        return Ok(Ending::Model(done));
+    }
+    let run = Run::open(&home, &toml::to_string(&config)?)?;
+    if flags.fresh {
+        run.begin()?;
+    }
+    let joint = match &config.joint {
+        Some(joint) => Some(Joint::new(origin(flags, &rows)?, joint)?),
+        None => None,
+    };
+    let (queries, asked) = questions.encode(flags, &rows, &mut progress)?;
+    let validation = Questions {
+        vectors: asked,
+        answers: questions.valid.answers(),
+        excluded: Vec::new(),
+    };
+    let texts = match &joint {
+        Some(joint) => Some(questions.texts(joint, &rows)?),
+        None => None,
+    };
+    let lessons = Lessons {
+        corpus: &rows.corpus,
+        queries: &queries,
+        pairs: &questions.train.pairs,
+        validation: &validation,
+        texts: texts.as_ref(),
+    };
+    let outcome = Trainer::new(&config, &lessons, &run, stop)?.run(&mut progress);
+    progress.finish();
+    match outcome? {
+        Outcome::Stopped { epochs } => Ok(Ending::Stopped(format!(
+            "stopped after {epochs} whole epochs, which are kept in {}; the same command goes on from there",
+            home.display()
+        ))),
+        Outcome::Trained(trained) => {
+            let done = hand_over(flags, &config, &rows, &trained, joint.as_ref(), &home)?;
+            Ok(Ending::Model(done))
+        }
+    }
+}
+
+/// The rows of the database and the model they are stored under.
+struct Rows {
+    corpus: Corpus,
+    reader: Reader,
+    bundle: Option<Bundle>,
+}
+
+impl Rows {
+    fn read(flags: &Flags, config: &TrainConfig) -> Result<Self> {
+        let options = Options {
+            threads: config.threads,
+            ..Options::default()
+        };
+        let reader = Reader::open(&flags.db, options)?;
+        let snapshot = reader.snapshot();
+        let model = snapshot.model();
+        ensure!(
+            model.metric() != Metric::L2,
+            "{}: the metric is l2, for which pairs teach nothing here: use `mopqdb train --method opq` without pairs",
+            flags.db.display()
+        );
+        ensure!(
+            config.joint.is_none() || model.rows() == RowsKind::Text,
+            "{}: --joint trains an encoder of texts, and the rows are vectors",
+            flags.db.display()
+        );
+        let mut all = Vec::new();
+        snapshot.for_each_row(|row| {
+            all.push((
+                row.seq,
+                row.key.to_owned(),
+                row.text.map(str::to_owned),
+                row.vector.to_vec(),
+            ));
+            Ok(())
+        })?;
+        all.sort_by_key(|row| row.0);
+        let has_texts = model.rows() == RowsKind::Text;
+        let (mut keys, mut texts, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, key, text, vector) in all {
+            keys.push(key);
+            texts.extend(text);
+            vectors.extend(vector);
+        }
+        let corpus = Corpus::new(
+            keys,
+            has_texts.then_some(texts),
+            vectors,
+            model.dim(),
+            model.metric(),
+        )
+        .with_context(|| flags.db.display().to_string())?;
+        let bundle = model.bundle().cloned();
+        Ok(Self {
+            corpus,
+            reader,
+            bundle,
+        })
+    }
+
+    fn pairs(&self, flags: &Flags, config: &TrainConfig) -> Result<Asked> {
+        let vectors = match &flags.queries {
+            Some(path) => Some(self.vectors(path)?),
+            None => None,
+        };
+        let valid_vectors = match &flags.valid_queries {
+            Some(path) => Some(self.vectors(path)?),
+            None => None,
+        };
+        let columns = |vectors: Option<&Vec<Vec<f32>>>| Columns {
+            query: match vectors {
+                Some(vectors) => QueryColumn::Row { of: vectors.len() },
+                None => QueryColumn::Text,
+            },
+            key: match flags.key_ids || vectors.is_some() {
+                true => KeyColumn::Id,
+                false => KeyColumn::Text,
+            },
+            skip_missing: flags.skip_missing,
+        };
+        ensure!(
+            vectors.is_some() || self.corpus.texts.is_some(),
+            "{}: the rows are vectors, so queries are too: give them with --queries FILE.npy",
+            flags.db.display()
+        );
+        let train = Pairs::read(&flags.pairs, columns(vectors.as_ref()), &self.corpus)?;
+        let (train, valid) = match &flags.valid {
+            Some(path) => {
+                let own = valid_vectors.as_ref().or(vectors.as_ref());
+                let valid = Pairs::read(path, columns(own), &self.corpus)?;
+                (train, valid.first(config.validation_queries))
+            }
+            None => {
+                // Of a handful nothing can be spared.
+                let spare = if train.queries.len() < 20 { 0.0 } else { 0.1 };
+                let share =
+                    (config.validation_queries as f64 / train.queries.len() as f64).min(spare);
+                let mut random = Random::new(config.seed, "validation", 0);
+                train.split(|| random.unit() < share)
+            }
+        };
+        ensure!(
+            train.pairs.len() >= 2,
+            "{}: {} pairs to train on; at least 2 are needed, and some thousands to learn anything",
+            flags.pairs.display(),
+            train.pairs.len()
+        );
+        let valid_vectors = if flags.valid.is_some() {
+            valid_vectors
+        } else {
+            None
+        };
+        Ok(Asked {
+            train,
+            valid,
+            vectors,
+            valid_vectors,
+        })
+    }
+
+    /// A file of vectors, as the database takes them.
+    fn vectors(&self, path: &Path) -> Result<Vec<Vec<f32>>> {
+        let (dim, values) = mopqdb::vectors::read_all(path)?;
+        let model = self.reader.model();
+        let rows = values.chunks_exact(dim.max(1)).enumerate();
+        rows.map(|(row, vector)| {
+            Ok(model.check_vector(vector, || format!("{}: row {row}", path.display()))?)
+        })
+        .collect()
+    }
+
+    fn encoder_name(&self) -> String {
+        self.reader.model().encoder_id().to_string()
+    }
+}
+
+/// The pairs of a run, and their queries' vectors where the user gave them.
+struct Asked {
+    train: Pairs,
+    valid: Pairs,
+    vectors: Option<Vec<Vec<f32>>>,
+    valid_vectors: Option<Vec<Vec<f32>>>,
+}
+
+impl Asked {
+    /// Vectors of the training and the validation queries.
+    fn encode(
+        &self,
+        flags: &Flags,
+        rows: &Rows,
+        progress: &mut Progress,
+    ) -> Result<(Vec<f32>, Vec<f32>)> {
+        if let Some(vectors) = &self.vectors {
+            let of = |pairs: &Pairs, vectors: &[Vec<f32>]| -> Vec<f32> {
+                let row = |query: &String| query.parse::<usize>().expect("checked as a row number");
+                pairs
+                    .queries
+                    .iter()
+                    .flat_map(|query| vectors[row(query)].iter().copied())
+                    .collect()
+            };
+            let valid_vectors = self.valid_vectors.as_ref().unwrap_or(vectors);
+            return Ok((of(&self.train, vectors), of(&self.valid, valid_vectors)));
+        }
+        if flags.joint {
+            // The encoder in the making encodes them, again and again.
+            return Ok((
+                Vec::new(),
+                vec![0.0; self.valid.queries.len() * rows.corpus.hidden],
+            ));
+        }
+        let cache = Embeddings::new(
+            &flags.db.join("runs").join("embeddings"),
+            rows.encoder_name(),
+        );
+        let model = rows.reader.model();
+        let mut of = |pairs: &Pairs| {
+            let texts: Vec<&str> = pairs.queries.iter().map(String::as_str).collect();
+            progress.note(&format!("encoding {} queries", texts.len()));
+            cache.of(
+                "query",
+                &texts,
+                rows.corpus.hidden,
+                |some| Ok(model.encode_queries(some)?),
+                |_| (),
+            )
+        };
+        Ok((of(&self.train)?, of(&self.valid)?))
+    }
+
+    fn texts(&self, joint: &Joint, rows: &Rows) -> Result<Texts> {
+        fn slices(texts: &[String]) -> Vec<&str> {
+            texts.iter().map(String::as_str).collect()
+        }
+        let keys = rows.corpus.texts.as_ref().context("--joint needs texts")?;
+        joint.texts(Readings {
+            queries: &slices(&self.train.queries),
+            keys: &slices(keys),
+            validation: &slices(&self.valid.queries),
+        })
+    }
+
+    /// All that decides the result.
+    fn fingerprint(&self, rows: &Rows, config: &TrainConfig) -> Result<u64> {
+        let config = toml::to_string(config)?;
+        let keys = rows.corpus.keys.iter();
+        let texts = rows.corpus.texts.iter().flatten();
+        let words = [config, rows.encoder_name()];
+        let words = words
+            .iter()
+            .chain(keys)
+            .chain(texts)
+            .chain(&self.train.queries)
+            .chain(&self.valid.queries);
+        let bytes = words.flat_map(|word| word.bytes().chain([0]));
+        let pairs = self.train.pairs.iter().chain(&self.valid.pairs);
+        let numbers =
+            pairs.flat_map(|(query, row)| [query.to_le_bytes(), row.to_le_bytes()].concat());
+        Ok(bytes
+            .chain(numbers)
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            }))
+    }
+}
+
+/// The weights that `--joint` starts from: those named, or the default encoder's.
+fn origin(flags: &Flags, rows: &Rows) -> Result<Origin> {
+    let weights = match &flags.weights {
+        Some(path) => path.clone(),
+        None => mopqdb::encoder::native_dirs()
+            .into_iter()
+            .map(|dir| dir.join("model/model.safetensors"))
+            .find(|path| path.exists())
+            .context("--joint: no weights to start from; name them with --weights FILE.safetensors, or run `make setup`")?,
+    };
+    let read = |path: &Path| fs::read(path).with_context(|| format!("{}: reading", path.display()));
+    let bundle = rows
+        .bundle
+        .as_ref()
+        .context("--joint needs a database with an encoder")?;
+    let spec = bundle
+        .manifest()
+        .encoder
+        .clone()
+        .context("--joint needs a database with an encoder")?;
+    let tokenizer = read(&bundle.dir().join(&spec.tokenizer))?;
+    Ok(Origin {
+        config: read(&weights.with_file_name("config.json"))?,
+        weights: read(&weights)?,
+        tokenizer,
+        spec,
+    })
+}
+
+/// The result that a finished run has left.
+fn finished(home: &Path) -> Option<serde_json::Value> {
+    serde_json::from_slice(&fs::read(home.join("result.json")).ok()?).ok()
+}
+
+/// Writes the bundle and registers it; the run's folder keeps the log, the plot and the result.
+fn hand_over(
+    flags: &Flags,
+    config: &TrainConfig,
+    rows: &Rows,
+    trained: &Trained,
+    joint: Option<&Joint>,
+    home: &Path,
+) -> Result<serde_json::Value> {
+    let place: PathBuf = match &flags.out {
+        Some(out) => out.clone(),
+        None => home.join("bundle"),
+    };
+    if flags.out.is_none() && place.exists() {
+        fs::remove_dir_all(&place)
+            .with_context(|| format!("{}: removing what is left", place.display()))?;
+    }
+    let mut writer = BundleWriter::new(&place).metric(rows.corpus.metric);
+    writer = match (joint, &trained.encoder, &rows.bundle) {
+        (Some(joint), Some(weights), _) => {
+            let texts = rows.corpus.texts.as_ref().context("--joint needs texts")?;
+            let samples: Vec<&str> = texts.iter().take(64).map(String::as_str).collect();
+            let (spec, files) = joint.export(weights, &samples)?;
+            writer.encoder(spec, joint.hidden(), files)
+        }
+        (_, _, Some(bundle)) => writer.encoder_from(bundle),
+        _ => writer.vectors(rows.corpus.hidden),
+    };
+    let bundle = writer
+        .method(method_name(config.method))
+        .quantizer(&trained.quantizer)
+        .training(json!({ "config": config, "pairs": flags.pairs.display().to_string() }))
+        .evaluation(trained.report.clone())
+        .finish()?;
+    let model = bundle.model_id();
+    if flags.out.is_none() {
+        mopqdb::register_model(&flags.db, &bundle)?;
+        fs::remove_dir_all(&place).with_context(|| format!("{}: removing", place.display()))?;
+    }
+    let done = json!({
+        "model": model.to_string(),
+        "method": method_name(config.method),
+        "run": home.display().to_string(),
+        "recall": trained.report.get("recall"),
+        "unquantized_recall": trained.report.get("unquantized_recall"),
+        "report": trained.report,
+    });
+    write_whole(
+        &home.join("result.json"),
+        &serde_json::to_vec_pretty(&done)?,
+    )?;
+    match fs::remove_file(home.join("last.safetensors")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            bail!("{}: {error}", home.display())
+        }
+        _ => Ok(done),
+    }
+}
+
+/// For tests of the whole: the same as [`run`] without a way to stop it.
+pub fn run_to_the_end(flags: &Flags) -> Result<serde_json::Value> {
+    match run(flags, &Arc::new(AtomicBool::new(false)))? {
+        Ending::Model(done) => Ok(done),
+        Ending::Stopped(words) => bail!(words),
+    }
+}
