@@ -18,7 +18,8 @@ pub use spec::{EncoderSpec, Inputs, MAX_TOKENS, Pooling, Side};
 
 #[cfg(feature = "onnx")]
 pub use onnx::{
-    EncoderFiles, GraphInfo, OnnxEncoder, Port, SideTokenizer, inspect, locate_onnxruntime,
+    EncoderFiles, Export, Findings, GraphInfo, OnnxEncoder, Port, SideTokenizer, inspect,
+    locate_onnxruntime, wrap,
 };
 
 use crate::error::Result;

@@ -1,17 +1,22 @@
 //! The encoder that runs an ONNX model: tokenize, batch, ONNX Runtime, pool, normalise.
 
 mod batch;
+mod infer;
 mod inspect;
 mod runtime;
 mod session;
 mod tokenize;
+mod wrap;
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, feature = "onnx-write"))]
+mod variants;
 
 pub use inspect::inspect;
 pub use runtime::locate_onnxruntime;
 pub use session::{GraphInfo, Port};
+pub use wrap::{Export, Findings, wrap};
 
 use super::{Encoder, EncoderOptions, EncoderSpec};
 use crate::error::{Error, Result};

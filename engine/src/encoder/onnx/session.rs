@@ -5,6 +5,7 @@
 //! a long-running program stays small.
 
 use super::batch::Batch;
+use super::inspect::inspect;
 use super::runtime::environment;
 use crate::encoder::options::EncoderOptions;
 use crate::encoder::spec::{EncoderSpec, Pooling};
@@ -41,6 +42,21 @@ pub struct GraphInfo {
     pub inputs: Vec<Port>,
     /// What it gives.
     pub outputs: Vec<Port>,
+}
+
+impl GraphInfo {
+    /// Looks at a graph without running it.
+    pub fn of(graph: &[u8]) -> Result<Self> {
+        inspect(graph)?;
+        make_session(graph, 1).map(|session| Self::of_session(&session))
+    }
+
+    fn of_session(session: &Session) -> Self {
+        Self {
+            inputs: session.inputs().iter().map(port).collect(),
+            outputs: session.outputs().iter().map(port).collect(),
+        }
+    }
 }
 
 /// What is fed to a graph, by the names of the spec, checked against the graph.
@@ -105,10 +121,7 @@ impl Graph {
         let max_sessions = options.threads.clamp(1, MAX_SESSIONS);
         let threads_each = (options.threads / max_sessions).max(1);
         let session = make_session(&source()?, threads_each)?;
-        let info = GraphInfo {
-            inputs: session.inputs().iter().map(port).collect(),
-            outputs: session.outputs().iter().map(port).collect(),
-        };
+        let info = GraphInfo::of_session(&session);
         let feed = Feed {
             ids: integer_input(&session, &spec.inputs.ids)?,
             mask: spec
@@ -379,18 +392,11 @@ fn integer_input(session: &Session, name: &str) -> Result<(String, Integer)> {
             )));
         }
     };
-    if input
-        .dtype()
-        .tensor_shape()
-        .is_some_and(|shape| shape.len() != 2 || shape[0] > 0 && shape[0] != 1)
-    {
+    let shape = port(input).shape;
+    if shape.len() != 2 || shape.iter().any(|dim| *dim > 0) {
         return Err(Error::Model(format!(
-            "the graph's {name} has shape {:?}, served is (texts, tokens) with any number of texts",
-            input
-                .dtype()
-                .tensor_shape()
-                .map(|shape| shape.to_vec())
-                .unwrap_or_default()
+            "the graph's {name} has shape {shape:?}; served is (texts, tokens) with any number of both: \
+             export it with dynamic axes"
         )));
     }
     Ok((name.into(), integer))

@@ -7,7 +7,7 @@ use std::io::Write as _;
 
 /// Whether ONNX Runtime is here. Without it a test is skipped, in words that no test runner swallows; with
 /// `MOPQDB_REQUIRE_NATIVE` set, as `make test` sets it, it fails instead.
-fn runtime(test: &str) -> bool {
+pub(super) fn runtime(test: &str) -> bool {
     match locate_onnxruntime() {
         Ok(_) => true,
         Err(error) if std::env::var_os("MOPQDB_REQUIRE_NATIVE").is_some() => panic!("{error}"),
@@ -32,7 +32,7 @@ fn tiny_with(change: impl FnOnce(&mut EncoderSpec)) -> Result<OnnxEncoder> {
     OnnxEncoder::load(&spec, files, &EncoderOptions::with_threads(2))
 }
 
-fn cosine(a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }

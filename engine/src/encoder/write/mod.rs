@@ -3,10 +3,12 @@
 
 mod bert;
 mod graph;
-mod proto;
+pub(crate) mod proto;
+mod quantize;
 mod table;
 mod weights;
 
 pub use bert::{BertConfig, write_bert};
 pub use graph::Precision;
+pub use quantize::quantize_graph;
 pub use table::write_token_vectors;

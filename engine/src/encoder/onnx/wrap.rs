@@ -1,0 +1,138 @@
+//! Making a bundle of a user's own encoder: look at the graph, run it, refuse what can't be served with the reason.
+
+use super::infer::infer;
+use super::session::GraphInfo;
+use super::{EncoderFiles, OnnxEncoder};
+use crate::bundle::{Bundle, BundleWriter};
+use crate::encoder::spec::{EncoderSpec, Pooling, Side};
+use crate::encoder::{Encoder as _, EncoderOptions};
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use std::path::Path;
+
+/// A user's own encoder, as exported.
+#[derive(Debug, Clone)]
+pub struct Export {
+    /// The ONNX file.
+    pub graph: Vec<u8>,
+    /// The ONNX file of the queries, if they have their own.
+    pub query_graph: Option<Vec<u8>>,
+    /// `tokenizer.json`.
+    pub tokenizer: Vec<u8>,
+    /// How keys and queries are compared.
+    pub metric: Metric,
+    /// Which output to use; found by its usual names if not said.
+    pub output: Option<String>,
+    /// How the output becomes a vector; by its shape if not said.
+    pub pooling: Option<Pooling>,
+    /// Whether vectors are scaled to length 1; as the metric needs if not said.
+    pub normalize: Option<bool>,
+    /// What is done to keys.
+    pub key: Side,
+    /// What is done to queries.
+    pub query: Side,
+}
+
+/// What was found when an export was looked at and run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Findings {
+    /// How the encoder is run.
+    pub spec: EncoderSpec,
+    /// What the graph takes and gives.
+    pub graph: GraphInfo,
+    /// The width of the vectors.
+    pub dim: usize,
+    /// Tokens of the vocabulary.
+    pub vocabulary: usize,
+    /// The largest difference of a number between a text alone and in a batch with longer ones.
+    pub batch_difference: f32,
+}
+
+/// Texts that an encoder of any language and kind can take, of three lengths.
+const SAMPLES: [&str; 3] = [
+    "water",
+    "How do I split a string at whitespace?",
+    "A river flows from the mountains to the sea; on its way it passes forests, villages and an old stone bridge.",
+];
+
+/// Runs the export once and writes a bundle at `to`.
+pub fn wrap(export: Export, to: &Path) -> Result<(Bundle, Findings)> {
+    let findings = try_out(&export)?;
+    let spec = findings.spec.clone();
+    let mut files = vec![
+        (spec.graph.clone(), export.graph),
+        (spec.tokenizer.clone(), export.tokenizer),
+    ];
+    if let (Some(name), Some(graph)) = (&spec.query_graph, export.query_graph) {
+        files.push((name.clone(), graph));
+    }
+    let bundle = BundleWriter::new(to)
+        .metric(export.metric)
+        .encoder(spec, findings.dim, files)
+        .finish()?;
+    Ok((bundle, findings))
+}
+
+/// Runs the export on a few texts, alone, together, and as long as it may be asked to.
+fn try_out(export: &Export) -> Result<Findings> {
+    let graph = GraphInfo::of(&export.graph)?;
+    let mut spec = EncoderSpec::bert(export.key.max_tokens);
+    infer(&graph, &mut spec, export.output.as_deref(), export.pooling)?;
+    spec.normalize = export.normalize.unwrap_or(export.metric == Metric::Cosine);
+    spec.key = export.key.clone();
+    spec.query = export.query.clone();
+    spec.query_graph = export
+        .query_graph
+        .is_some()
+        .then(|| "query_encoder.onnx".into());
+    let mut files = EncoderFiles::from_bytes(export.graph.clone(), export.tokenizer.clone());
+    if let Some(graph) = export.query_graph.clone() {
+        files.query_graph = Some(Box::new(move || Ok(graph.clone())));
+    }
+    let encoder = OnnxEncoder::load(&spec, files, &EncoderOptions::with_threads(1))?;
+    let dim = encoder.dim();
+    let mut batch_difference = 0.0f32;
+    for encode in [OnnxEncoder::encode_keys, OnnxEncoder::encode_queries] {
+        let together = encode(&encoder, &SAMPLES)?;
+        for (text, row) in SAMPLES.iter().zip(together.chunks_exact(dim)) {
+            let alone = encode(&encoder, &[text])?;
+            let most = |vector: &[f32]| {
+                vector
+                    .iter()
+                    .fold(0.0f32, |most, value| most.max(value.abs()))
+            };
+            let difference = most(
+                &alone
+                    .iter()
+                    .zip(row)
+                    .map(|(a, b)| a - b)
+                    .collect::<Vec<_>>(),
+            );
+            batch_difference = batch_difference.max(difference);
+            if difference > 0.05 * most(&alone) {
+                return Err(Error::Model(format!(
+                    "the graph gives {text:?} another vector when longer texts are beside it (by {difference}): \
+                     it does not heed the attention mask{}",
+                    if spec.inputs.mask.is_none() {
+                        ", for it has none"
+                    } else {
+                        ""
+                    }
+                )));
+            }
+        }
+        let long = "water ".repeat(spec.key.max_tokens.max(spec.query.max_tokens));
+        encode(&encoder, &[long.as_str()]).map_err(|error| {
+            Error::Model(format!(
+                "the encoder fails on a text of as many tokens as allowed; allow fewer ({error})"
+            ))
+        })?;
+    }
+    Ok(Findings {
+        vocabulary: encoder.vocabulary(),
+        spec,
+        graph,
+        dim,
+        batch_difference,
+    })
+}

@@ -1,0 +1,360 @@
+//! An int8 variant of a graph: weights of matrix products as 7-bit integers a column, activations quantized as they come.
+//!
+//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * scale(x) * scale(W)`, which ONNX Runtime fuses; tables of vectors become
+//! int8 with a scale a row. Weights use 7 of 8 bits: without VNNI a CPU adds two products of u8 and i8 into 16 bits, and
+//! 2 * 255 * 64 = 32,640 < 32,768 is what fits, so that every CPU gives the same result.
+
+use super::graph::raw_tensor;
+use super::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, attribute, element,
+};
+use crate::error::{Error, Result};
+use prost::Message as _;
+use std::collections::{HashMap, HashSet};
+
+/// The largest magnitude of a quantized weight; see above.
+const LEVELS: f32 = 63.0;
+
+/// Tables of fewer rows are left alone: positions and types are small, and every token has them.
+const MIN_TABLE_ROWS: usize = 1000;
+
+/// Narrower tables are no vectors: they may be the scales of a table that is quantized already.
+const MIN_TABLE_COLUMNS: usize = 8;
+
+/// Writes the int8 variant of an ONNX encoder. Refuses a graph in which there is nothing to quantize.
+pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
+    let mut model = ModelProto::decode(model)
+        .map_err(|error| Error::Model(format!("this is no ONNX model: {error}")))?;
+    let opset = model.opset_import.iter().find(|set| set.domain.is_empty());
+    if opset.is_none_or(|set| set.version < 11) {
+        return Err(Error::Model(
+            "a graph of opset 11 or newer can be quantized; export it again".into(),
+        ));
+    }
+    let graph = model
+        .graph
+        .as_mut()
+        .ok_or_else(|| Error::Model("the model holds no graph".into()))?;
+    let weights: HashMap<String, Weight> =
+        graph.initializer.iter().filter_map(Weight::of).collect();
+    let mut wanted: HashMap<String, Use> = HashMap::new();
+    let mut kept: HashSet<String> = graph
+        .output
+        .iter()
+        .map(|output| output.name.clone())
+        .collect();
+    for node in &graph.node {
+        for (place, input) in node.input.iter().enumerate() {
+            match use_of(node, place, weights.get(input)) {
+                Some(how) if wanted.get(input).is_none_or(|known| *known == how) => {
+                    wanted.insert(input.clone(), how);
+                }
+                _ => {
+                    kept.insert(input.clone());
+                }
+            }
+        }
+    }
+    wanted.retain(|name, _| !kept.contains(name));
+    if wanted.is_empty() {
+        return Err(Error::Model(
+            "the graph has no float weights of matrix products; is it quantized already?".into(),
+        ));
+    }
+    rewrite(graph, &weights, &wanted);
+    Ok(model.encode_to_vec())
+}
+
+/// What a weight is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// The right side of a MatMul.
+    Product,
+    /// A table that rows are gathered from.
+    Table,
+}
+
+fn use_of(node: &NodeProto, place: usize, weight: Option<&Weight>) -> Option<Use> {
+    let weight = weight?;
+    let by_rows = node
+        .attribute
+        .iter()
+        .all(|setting| setting.name != "axis" || setting.i.unwrap_or(0) == 0);
+    match (node.op_type.as_str(), place) {
+        ("MatMul", 1) => Some(Use::Product),
+        ("Gather", 0)
+            if by_rows && weight.rows >= MIN_TABLE_ROWS && weight.columns >= MIN_TABLE_COLUMNS =>
+        {
+            Some(Use::Table)
+        }
+        _ => None,
+    }
+}
+
+/// A matrix of floats, (rows, columns).
+struct Weight {
+    rows: usize,
+    columns: usize,
+    values: Vec<f32>,
+}
+
+impl Weight {
+    fn of(tensor: &TensorProto) -> Option<(String, Self)> {
+        let &[rows, columns] = &tensor.dims[..] else {
+            return None;
+        };
+        let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
+        let values: Vec<f32> = match &tensor.raw_data {
+            Some(raw) => {
+                let word =
+                    |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
+                raw.chunks_exact(4).map(word).collect()
+            }
+            None => tensor.float_data.clone(),
+        };
+        let whole = tensor.data_type == element::FLOAT
+            && rows * columns > 0
+            && values.len() == rows * columns;
+        (whole && values.iter().all(|value| value.is_finite())).then(|| {
+            let weight = Self {
+                rows,
+                columns,
+                values,
+            };
+            (tensor.name.clone(), weight)
+        })
+    }
+
+    /// One scale a column, for products.
+    fn by_column(&self) -> (Vec<i8>, Vec<f32>) {
+        let mut scales = vec![0.0f32; self.columns];
+        for row in self.values.chunks_exact(self.columns) {
+            for (scale, value) in scales.iter_mut().zip(row) {
+                *scale = scale.max(value.abs());
+            }
+        }
+        scales.iter_mut().for_each(|scale| *scale = step(*scale));
+        let quantized = self
+            .values
+            .iter()
+            .enumerate()
+            .map(|(at, value)| nearest(*value, scales[at % self.columns]));
+        (quantized.collect(), scales)
+    }
+
+    /// One scale a row, for tables.
+    fn by_row(&self) -> (Vec<i8>, Vec<f32>) {
+        let rows = self.values.chunks_exact(self.columns);
+        let scales: Vec<f32> = rows
+            .map(|row| step(row.iter().fold(0.0, |most, value| most.max(value.abs()))))
+            .collect();
+        let quantized = self
+            .values
+            .iter()
+            .enumerate()
+            .map(|(at, value)| nearest(*value, scales[at / self.columns]));
+        (quantized.collect(), scales)
+    }
+}
+
+/// The step between levels for values up to `most`; any, where all are 0.
+fn step(most: f32) -> f32 {
+    if most > 0.0 { most / LEVELS } else { 1.0 }
+}
+
+fn nearest(value: f32, step: f32) -> i8 {
+    (value / step).round_ties_even().clamp(-LEVELS, LEVELS) as i8
+}
+
+/// Replaces the wanted weights and the nodes that use them.
+fn rewrite(
+    graph: &mut GraphProto,
+    weights: &HashMap<String, Weight>,
+    wanted: &HashMap<String, Use>,
+) {
+    let mut initializers = Vec::new();
+    for tensor in std::mem::take(&mut graph.initializer) {
+        let Some(how) = wanted.get(&tensor.name) else {
+            initializers.push(tensor);
+            continue;
+        };
+        let weight = &weights[&tensor.name];
+        let (quantized, scales, scale_shape) = match how {
+            Use::Product => {
+                let (quantized, scales) = weight.by_column();
+                (quantized, scales, vec![weight.columns])
+            }
+            Use::Table => {
+                let (quantized, scales) = weight.by_row();
+                (quantized, scales, vec![weight.rows, 1])
+            }
+        };
+        let raw = quantized
+            .iter()
+            .map(|value| value.to_le_bytes()[0])
+            .collect();
+        let shape = [weight.rows, weight.columns];
+        initializers.push(raw_tensor(&int8(&tensor.name), element::INT8, &shape, raw));
+        let raw = scales
+            .iter()
+            .flat_map(|scale| scale.to_le_bytes())
+            .collect();
+        initializers.push(raw_tensor(
+            &scale(&tensor.name),
+            element::FLOAT,
+            &scale_shape,
+            raw,
+        ));
+    }
+    // Some older exports list weights among the inputs.
+    graph
+        .input
+        .retain(|input| !wanted.contains_key(&input.name));
+    graph.initializer = initializers;
+
+    // An activation that goes into several products is quantized once.
+    let mut activations = HashSet::new();
+    let mut nodes = Vec::new();
+    for node in std::mem::take(&mut graph.node) {
+        let weight = match node.op_type.as_str() {
+            "MatMul" => node.input.get(1),
+            "Gather" => node.input.first(),
+            _ => None,
+        };
+        match weight.and_then(|name| wanted.get(name)) {
+            Some(Use::Product) => {
+                let x = node.input[0].clone();
+                if activations.insert(x.clone()) {
+                    nodes.push(quantize_activation(&x));
+                }
+                nodes.extend(integer_product(&node));
+            }
+            Some(Use::Table) => nodes.extend(integer_rows(&node)),
+            None => nodes.push(node),
+        }
+    }
+    graph.node = nodes;
+}
+
+fn int8(weight: &str) -> String {
+    format!("{weight}.int8")
+}
+
+fn scale(weight: &str) -> String {
+    format!("{weight}.scale")
+}
+
+fn node(op: &str, inputs: Vec<String>, outputs: Vec<String>) -> NodeProto {
+    NodeProto {
+        name: format!("{}.{op}", outputs[0]),
+        op_type: op.into(),
+        input: inputs,
+        output: outputs,
+        ..NodeProto::default()
+    }
+}
+
+fn to_float(input: String, output: String) -> NodeProto {
+    let mut cast = node("Cast", vec![input], vec![output]);
+    cast.attribute.push(AttributeProto {
+        name: "to".into(),
+        i: Some(i64::from(element::FLOAT)),
+        kind: attribute::INT,
+        ..AttributeProto::default()
+    });
+    cast
+}
+
+/// x to u8, with its scale and zero point.
+fn quantize_activation(x: &str) -> NodeProto {
+    let outputs = ["int8", "scale", "zero"].map(|part| format!("{x}.{part}"));
+    node("DynamicQuantizeLinear", vec![x.into()], outputs.to_vec())
+}
+
+fn integer_product(product: &NodeProto) -> [NodeProto; 4] {
+    let (x, weight, out) = (&product.input[0], &product.input[1], &product.output[0]);
+    let at = |part: &str| format!("{out}.{part}");
+    [
+        node("Mul", vec![scale(x), scale(weight)], vec![at("scales")]),
+        node(
+            "MatMulInteger",
+            vec![int8(x), int8(weight), format!("{x}.zero")],
+            vec![at("integer")],
+        ),
+        to_float(at("integer"), at("float")),
+        node("Mul", vec![at("float"), at("scales")], vec![out.clone()]),
+    ]
+}
+
+fn integer_rows(gather: &NodeProto) -> [NodeProto; 4] {
+    let (table, ids, out) = (&gather.input[0], &gather.input[1], &gather.output[0]);
+    let at = |part: &str| format!("{out}.{part}");
+    [
+        node(
+            "Gather",
+            vec![int8(table), ids.clone()],
+            vec![at("integer")],
+        ),
+        node(
+            "Gather",
+            vec![scale(table), ids.clone()],
+            vec![at("scales")],
+        ),
+        to_float(at("integer"), at("float")),
+        node("Mul", vec![at("float"), at("scales")], vec![out.clone()]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoder::write::{Precision, write_token_vectors};
+
+    #[test]
+    fn what_is_no_model_or_has_no_weights_is_refused() {
+        assert!(quantize_graph(b"hello").is_err());
+        let small = write_token_vectors(&[1.0; 64], 8, Precision::F32).unwrap();
+        assert!(
+            matches!(quantize_graph(&small), Err(Error::Model(what)) if what.contains("quantized already"))
+        );
+    }
+
+    #[test]
+    fn a_table_keeps_each_value_within_half_a_step() {
+        let values: Vec<f32> = (0..MIN_TABLE_ROWS * 16)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0)
+            .collect();
+        let graph = write_token_vectors(&values, 16, Precision::F32).unwrap();
+        let quantized = quantize_graph(&graph).unwrap();
+        assert!(quantized.len() * 2 < graph.len());
+        let model = ModelProto::decode(&quantized[..]).unwrap();
+        let tensors = &model.graph.unwrap().initializer;
+        let raw = |name: &str| {
+            tensors
+                .iter()
+                .find(|t| t.name == name)
+                .unwrap()
+                .raw_data
+                .clone()
+                .unwrap()
+        };
+        let (ints, scales) = (raw("vectors.int8"), raw("vectors.scale"));
+        for (row, values) in values.chunks(16).enumerate() {
+            let scale = f32::from_le_bytes(scales[row * 4..][..4].try_into().unwrap());
+            for (at, value) in values.iter().enumerate() {
+                let back = f32::from(ints[row * 16 + at] as i8) * scale;
+                assert!((back - value).abs() <= scale * 0.5001, "{back} {value}");
+            }
+        }
+        assert!(quantize_graph(&quantized).is_err(), "once is enough");
+    }
+
+    #[test]
+    fn reading_and_writing_a_model_loses_nothing() {
+        let graph = write_token_vectors(&[0.5; 64], 8, Precision::F16).unwrap();
+        assert_eq!(
+            ModelProto::decode(&graph[..]).unwrap().encode_to_vec(),
+            graph
+        );
+    }
+}
