@@ -4,12 +4,12 @@
 # An empty environment (`env -i HOME PATH`) is enough; rustup's usual place is found without its profile line.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup native-onnxruntime native-model native-libtorch
+.PHONY: help setup native-onnxruntime native-model native-libtorch default-bundle
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 22
 
-setup: native-onnxruntime native-model native-libtorch ## fetch the native parts, once
+setup: default-bundle native-libtorch ## fetch the native parts and make the default encoder's bundle, once
 
 # Python is needed to fetch, never to run: say so in words.
 define fetch
@@ -22,6 +22,10 @@ native-onnxruntime:
 
 native-model:
 	$(call fetch,model)
+
+# Written from the weights by our own program; nothing is done if it is there.
+default-bundle: native-onnxruntime native-model
+	@cargo run --quiet -p mopqdb-cli -- setup --dir .native
 
 # Somebody who names a libtorch of their own (one with GPUs, say) keeps it.
 native-libtorch:

