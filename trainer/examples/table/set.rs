@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use mopqdb::Metric;
+use mopqdb::{Bundle, Metric};
 use mopqdb_trainer::corpus::Corpus;
 use mopqdb_trainer::data::{Columns, KeyColumn, Pairs, QueryColumn};
 use mopqdb_trainer::embeddings::Embeddings;
@@ -19,9 +19,6 @@ pub(crate) struct Set {
     pub(crate) validation: Questions,
     pub(crate) test: Questions,
 }
-
-/// Width of the default encoder's vectors.
-const HIDDEN: usize = 384;
 
 impl Set {
     pub(crate) fn load(dir: &Path, cache: &Path) -> Result<Self> {
@@ -47,25 +44,38 @@ impl Set {
             }
             keys
         };
-        let embeddings = Embeddings::new(cache, "all-MiniLM-L6-v2");
+        let bundle = Bundle::open(mopqdb::encoder::default_bundle()?)?;
+        let embeddings = Embeddings::new(cache, bundle.encoder_id().to_string());
+        let hidden = bundle.input_dim();
         let encode = |side: &str, texts: &[&str]| {
-            let encoder = crate::set::encoder();
-            embeddings.of(
-                side,
-                texts,
-                HIDDEN,
-                |some| encoder(side, some),
-                |done| {
-                    if done < texts.len() && done % 16_384 == 0 {
-                        eprintln!("  encoding {side}");
-                    }
-                },
-            )
+            let mut seen = 0;
+            let mut encoder = None;
+            let by_side = |some: &[&str]| {
+                // Loaded only when there is something to encode.
+                if encoder.is_none() {
+                    encoder = bundle.encoder()?;
+                }
+                let encoder = encoder
+                    .as_ref()
+                    .context("the default bundle has an encoder")?;
+                if side == "query" {
+                    return Ok(encoder.encode_queries(some)?);
+                }
+                let mut vectors = encoder.encode_keys(some)?;
+                mopqdb::encoder::round_to_f16(&mut vectors); // as a database stores them
+                Ok(vectors)
+            };
+            embeddings.of(side, texts, hidden, by_side, |done| {
+                seen += done;
+                if done < texts.len() && seen % 16_384 < done {
+                    eprintln!("  encoded {seen} of {} texts ({side})", texts.len());
+                }
+            })
         };
         let texts: Vec<&str> = keys.iter().map(String::as_str).collect();
         let vectors = encode("key", &texts)?;
         let names = (0..keys.len()).map(|row| row.to_string()).collect();
-        let corpus = Corpus::new(names, Some(keys.clone()), vectors, HIDDEN, Metric::Cosine)?;
+        let corpus = Corpus::new(names, Some(keys.clone()), vectors, hidden, Metric::Cosine)?;
         let columns = Columns {
             query: QueryColumn::Text,
             key: KeyColumn::Text,
@@ -137,10 +147,4 @@ fn groups(text: &str) -> Result<Groups> {
         members.entry(group).or_default().push(row as u32);
     }
     Ok((group_of, members))
-}
-
-type Encode = Box<dyn Fn(&str, &[&str]) -> Result<Vec<f32>>>;
-
-fn encoder() -> Encode {
-    Box::new(|_, _| anyhow::bail!("no encoder yet"))
 }
