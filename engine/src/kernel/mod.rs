@@ -18,6 +18,8 @@ mod block;
 mod columns;
 mod distance;
 mod filter;
+#[cfg(test)]
+mod filter_tests;
 mod float;
 mod lanes;
 mod level;

@@ -8,6 +8,7 @@
 //! The arithmetic is fixed, so that codes and scores are the same on every CPU: each sum runs in dimension
 //! order with fused multiply-add, SIMD lanes run over outputs or codewords, ties go to the lowest codeword.
 
+mod arrange;
 mod codebook;
 mod fixed;
 mod head;

@@ -205,6 +205,11 @@ impl Quantizer {
         self.rotation.as_deref()
     }
 
+    /// The kernel that it runs on.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
     /// How codewords are chosen.
     pub fn selection(&self) -> &Selection {
         &self.selection

@@ -69,7 +69,8 @@ pub fn train_opq(
     Ok(Trained {
         quantizer: Quantizer::builder(codebook, metric)
             .rotation(Some(rotation))
-            .build()?,
+            .build()?
+            .arranged()?,
         distortions,
         rows: n,
     })

@@ -90,7 +90,7 @@ pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) 
         .collect();
     let codebook = Codebook::new(setup.shape, setup.sub_dim, values)?;
     Ok(Trained {
-        quantizer: Quantizer::builder(codebook, metric).build()?,
+        quantizer: Quantizer::builder(codebook, metric).build()?.arranged()?,
         distortions,
         rows: n,
     })

@@ -1,0 +1,138 @@
+//! Seeded vectors, and codes as a source to scan.
+
+use mopqdb::quantizer::{CodeShape, LookupTable};
+use mopqdb::scan::{BlockSource, Found};
+use std::ops::Range;
+
+/// Vectors without end, the same for the same seed.
+pub struct Stream {
+    state: u64,
+    dim: usize,
+    /// (clusters, dim); none: isotropic
+    centres: Vec<f32>,
+}
+
+impl Stream {
+    /// Normal in every direction: the hardest data for any bound.
+    pub fn isotropic(seed: u64, dim: usize) -> Self {
+        Self {
+            state: seed,
+            dim,
+            centres: Vec::new(),
+        }
+    }
+
+    /// Two thousand normal clusters of a spread of 0.4.
+    pub fn clustered(seed: u64, dim: usize) -> Self {
+        let mut stream = Self::isotropic(1, dim);
+        let centres = stream.take(2000);
+        Self {
+            state: seed,
+            dim,
+            centres,
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// About normal: a sum of eight uniforms.
+    fn normal(&mut self) -> f32 {
+        let sum: u64 = (0..2)
+            .map(|_| self.next())
+            .map(|x| (x & 0xffff) + (x >> 16 & 0xffff) + (x >> 32 & 0xffff) + (x >> 48))
+            .sum();
+        (sum as f32 / 65_536.0 - 4.0) * 1.2247
+    }
+
+    /// The next `rows` vectors, (rows, dim).
+    pub fn take(&mut self, rows: usize) -> Vec<f32> {
+        let clusters = self.centres.len() / self.dim;
+        let mut out = Vec::with_capacity(rows * self.dim);
+        for _ in 0..rows {
+            let cluster = if clusters == 0 {
+                0
+            } else {
+                self.next() as usize % clusters
+            };
+            for d in 0..self.dim {
+                let noise = self.normal();
+                out.push(match clusters {
+                    0 => noise,
+                    _ => self.centres[cluster * self.dim + d] + 0.4 * noise,
+                });
+            }
+        }
+        out
+    }
+}
+
+/// Packed codes in memory.
+pub struct Blocks {
+    shape: CodeShape,
+    rows: usize,
+    bytes: Vec<u8>,
+}
+
+impl Blocks {
+    /// Packs codes (rows, subspaces).
+    pub fn new(shape: CodeShape, codes: &[u8]) -> Self {
+        let mut bytes = Vec::new();
+        shape.pack(codes, &mut bytes);
+        Self {
+            shape,
+            rows: codes.len() / shape.subspaces(),
+            bytes,
+        }
+    }
+
+    /// All bytes, as they are scanned.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl BlockSource for Blocks {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn blocks(&self, blocks: Range<usize>) -> mopqdb::Result<&[u8]> {
+        let size = self.shape.block_bytes();
+        Ok(&self.bytes[blocks.start * size..blocks.end * size])
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        None
+    }
+}
+
+/// The k best by a plain f32 sum of every row and a sort.
+pub fn plain_top(table: &LookupTable, codes: &[u8], k: usize) -> Vec<(f32, u32)> {
+    let mut all: Vec<(f32, u32)> = codes
+        .chunks_exact(table.shape().subspaces())
+        .enumerate()
+        .map(|(row, code)| (table.score(code), row as u32))
+        .collect();
+    all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    all.truncate(k);
+    all
+}
+
+/// Stops the bench if an answer is not the plain one.
+pub fn check(found: &[Found], expected: &[(f32, u32)]) {
+    let found: Vec<(f32, u32)> = found
+        .iter()
+        .take(expected.len())
+        .map(|f| (f.score, f.row))
+        .collect();
+    assert_eq!(
+        found, expected,
+        "the scan's answer is not that of a plain sum"
+    );
+}

@@ -1,0 +1,286 @@
+//! The filter's one promise, on every instantiation: it never drops a row that reaches the score.
+
+use super::block::{Bits, Entries};
+use super::filter::{Filter, Verdict, survivors};
+use super::lanes::Lanes;
+use super::portable::Portable;
+use super::random::Random;
+use super::{Kernel, adc};
+
+/// AVX-512 VBMI as its manual describes it, in plain code: the same overrides as the real one, so that only the
+/// instructions themselves are left to a CPU that has them.
+#[derive(Clone, Copy)]
+struct Emulated([u8; 64]);
+
+impl Lanes for Emulated {
+    unsafe fn zero() -> Self {
+        Self([0; 64])
+    }
+
+    unsafe fn load(bytes: &[u8; 64]) -> Self {
+        Self(*bytes)
+    }
+
+    unsafe fn add(self, other: Self) -> Self {
+        Self(std::array::from_fn(|l| {
+            self.0[l].saturating_add(other.0[l])
+        }))
+    }
+
+    unsafe fn nibble(self, shift: u32) -> Self {
+        Self(self.0.map(|x| x >> shift & 15))
+    }
+
+    unsafe fn shuffle(table: &[u8; 16], index: Self) -> Self {
+        // vpshufb: zero if the top bit is set, else the low four bits count.
+        Self(index.0.map(|i| {
+            if i > 127 {
+                0
+            } else {
+                table[usize::from(i & 15)]
+            }
+        }))
+    }
+
+    unsafe fn choose(self, bit: u32, clear: Self, set: Self) -> Self {
+        Self(std::array::from_fn(|l| {
+            if self.0[l] >> bit & 1 == 1 {
+                set.0[l]
+            } else {
+                clear.0[l]
+            }
+        }))
+    }
+
+    unsafe fn below_full(self) -> u64 {
+        (0..64).fold(0, |mask, l| mask | u64::from(self.0[l] != 255) << l)
+    }
+
+    unsafe fn lookup(table: &[u8; 256], code: Self, bits: u32, shift: u32) -> Self {
+        let index = code.0.map(|c| {
+            if shift == 0 {
+                c
+            } else {
+                c >> shift & (255 >> shift)
+            }
+        });
+        // vpermb looks at six bits of the index, vpermi2b at seven.
+        let permute =
+            |first: usize, width: u32, i: u8| table[first + (usize::from(i) & ((1 << width) - 1))];
+        Self(index.map(|i| match bits {
+            4..=6 => permute(0, 6, i),
+            7 => permute(0, 7, i),
+            _ if i > 127 => permute(128, 7, i),
+            _ => permute(0, 7, i),
+        }))
+    }
+}
+
+/// A table's entries, by subspace.
+type Entry<'a> = &'a dyn Fn(&mut Random, usize) -> f32;
+
+struct Case {
+    name: &'static str,
+    bits: Bits,
+    subspaces: usize,
+    codewords: usize,
+    values: Vec<f32>,
+    blocks: Vec<u8>,
+}
+
+impl Case {
+    fn new(
+        name: &'static str,
+        random: &mut Random,
+        (subspaces, codewords): (usize, usize),
+        entry: Entry<'_>,
+    ) -> Self {
+        let bits = if codewords <= 16 {
+            Bits::Four
+        } else {
+            Bits::Eight
+        };
+        let mut values = vec![0.0; subspaces * bits.values()];
+        for m in 0..subspaces {
+            for j in 0..codewords {
+                values[m * bits.values() + j] = entry(random, m);
+            }
+        }
+        // 11 blocks: groups of every size, and what is left of them.
+        let blocks = match bits {
+            Bits::Eight => (0..11 * 64 * subspaces)
+                .map(|_| random.below(codewords) as u8)
+                .collect(),
+            Bits::Four => {
+                let bytes = subspaces.div_ceil(2);
+                let mut nibble = |m: usize| {
+                    if m < subspaces {
+                        random.below(codewords) as u8
+                    } else {
+                        0
+                    }
+                };
+                (0..11 * bytes)
+                    .flat_map(|plane| {
+                        let m = plane % bytes * 2;
+                        (0..64)
+                            .map(|_| nibble(m) | nibble(m + 1) << 4)
+                            .collect::<Vec<_>>()
+                    })
+                    .collect()
+            }
+        };
+        Self {
+            name,
+            bits,
+            subspaces,
+            codewords,
+            values,
+            blocks,
+        }
+    }
+
+    fn entries(&self) -> Entries<'_> {
+        Entries {
+            bits: self.bits,
+            values: &self.values,
+        }
+    }
+
+    fn check(&self) {
+        let block_bytes = self.entries().block_bytes();
+        let count = self.blocks.len() / block_bytes;
+        let scores: Vec<f32> = (0..count * 64)
+            .map(|row| {
+                adc::score(
+                    self.entries(),
+                    &self.blocks[row / 64 * block_bytes..][..block_bytes],
+                    row % 64,
+                )
+            })
+            .collect();
+        let mut sorted = scores.clone();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let mut filter = Filter::new(self.entries(), self.codewords);
+        for score in [
+            sorted[0],
+            sorted[0].next_up(),
+            sorted[1],
+            sorted[9],
+            sorted[9].next_down(),
+            sorted[sorted.len() / 2],
+            *sorted.last().unwrap(),
+            0.0,
+        ] {
+            let verdict = filter.aim(self.entries(), self.codewords, score);
+            if verdict == Verdict::Nothing {
+                assert!(sorted[0] < score, "{}", self.name);
+                continue;
+            }
+            assert_eq!(verdict, Verdict::Some);
+            for level in filter.levels() {
+                filter.set_level(level);
+                let mut masks = vec![0; count];
+                // SAFETY: these lanes need no features.
+                unsafe { survivors::<Emulated, 8>(&filter, &self.blocks, &mut masks) };
+                for (row, &s) in scores.iter().enumerate() {
+                    let kept = masks[row / 64] >> (row % 64) & 1 == 1;
+                    assert!(
+                        kept || s < score,
+                        "{} {}x{} level {level}: row {row} scores {s:e}, wanted {score:e}, was dropped",
+                        self.name,
+                        self.subspaces,
+                        self.codewords
+                    );
+                }
+                let mut others = vec![1; count];
+                // SAFETY: as above.
+                unsafe { survivors::<Portable, 1>(&filter, &self.blocks, &mut others) };
+                assert_eq!(masks, others, "{} portable", self.name);
+                for kernel in Kernel::available() {
+                    let mut others = vec![2; count];
+                    kernel.survivors(&filter, &self.blocks, &mut others);
+                    assert_eq!(masks, others, "{} {kernel:?} level {level}", self.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_row_that_reaches_the_score_is_ever_dropped() {
+    println!(
+        "not available on this CPU, and so not tested here: {:?}",
+        Kernel::unavailable()
+    );
+    let mut random = Random::new(77);
+    for shape in [
+        (1, 2),
+        (2, 16),
+        (5, 16),
+        (16, 9),
+        (255, 16),
+        (1, 17),
+        (3, 33),
+        (4, 64),
+        (8, 65),
+        (8, 128),
+        (8, 129),
+        (8, 256),
+        (16, 256),
+        (32, 200),
+        (256, 256),
+    ] {
+        let entries: [(&'static str, Entry<'_>); 11] = [
+            ("normal", &|r, _| r.normal()),
+            ("constant", &|_, _| 0.7),
+            ("zero", &|_, _| 0.0),
+            ("huge", &|r, _| r.normal() * 1e35),
+            ("tiny", &|r, _| r.normal() * 1e-38),
+            ("denormal", &|r, _| r.normal() * 1e-44),
+            ("far from zero", &|r, _| 1e7 + r.normal() * 0.1),
+            (
+                "far both ways",
+                &|r, m| if m % 2 == 0 { 3e7 } else { -3e7 } + r.normal(),
+            ),
+            (
+                "dominated",
+                &|r, m| if m == 0 { 1e6 } else { 1.0 } * r.normal(),
+            ),
+            ("few values", &|r, _| r.below(3) as f32),
+            ("mixed scales", &|r, _| {
+                r.normal() * 10f32.powi(r.below(60) as i32 - 30)
+            }),
+        ];
+        for (name, entry) in entries {
+            Case::new(name, &mut random, shape, entry).check();
+        }
+    }
+}
+
+#[test]
+fn the_filter_drops_most_rows_of_ordinary_data() {
+    let mut random = Random::new(78);
+    let case = Case::new("normal", &mut random, (8, 256), &|r, _| r.normal());
+    let mut scores: Vec<f32> = (0..11 * 64)
+        .map(|row| {
+            adc::score(
+                case.entries(),
+                &case.blocks[row / 64 * 512..][..512],
+                row % 64,
+            )
+        })
+        .collect();
+    scores.sort_by(|a, b| b.total_cmp(a));
+    let mut filter = Filter::new(case.entries(), 256);
+    filter.aim(case.entries(), 256, scores[9]);
+    let mut masks = vec![0; 11];
+    Kernel::detect()
+        .unwrap()
+        .survivors(&filter, &case.blocks, &mut masks);
+    let kept: u32 = masks.iter().map(|m| m.count_ones()).sum();
+    assert!(
+        (10..40).contains(&kept),
+        "{kept} rows are left for the 10 best"
+    );
+}
