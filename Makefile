@@ -4,10 +4,37 @@
 # An empty environment (`env -i HOME PATH`) is enough; rustup's usual place is found without its profile line.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup native-onnxruntime native-model native-libtorch default-bundle
+.PHONY: help demo test bench lint doc setup clean native-onnxruntime native-model native-libtorch default-bundle
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 22
+
+demo: setup ## the main job end to end on real texts: insert, query, train, rebuild, compare
+	@scripts/demo.sh
+
+test: setup ## every test of the workspace, trainer included
+	cargo test --workspace --doc --quiet
+	@if cargo nextest --version >/dev/null 2>&1; then \
+	  cargo nextest run --workspace; \
+	else \
+	  cargo test --workspace --all-targets; \
+	fi
+
+lint: ## format, clippy, licences and advisories
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; \
+	else echo "lint: cargo-deny is not installed (cargo install cargo-deny): licences and advisories were not checked" >&2; fi
+
+doc: ## the documentation, in target/doc
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+bench: ## the criterion benches
+	cargo bench -p mopqdb-benches
+
+clean: ## remove what was built; what was fetched stays in .native
+	cargo clean
+	rm -rf demo.db demo.data
 
 setup: default-bundle native-libtorch ## fetch the native parts and make the default encoder's bundle, once
 
