@@ -1,5 +1,6 @@
 //! An embedded approximate-nearest-neighbour database whose quantizer learns what its users search for.
 
+mod backup;
 pub mod bundle;
 mod catalog;
 mod database;
@@ -20,10 +21,12 @@ mod metric;
 mod model;
 mod models;
 mod options;
+mod prune;
 pub mod quantizer;
 mod reader;
 mod rebuild;
 mod recover;
+mod repair;
 mod row;
 pub mod scan;
 mod sealed;
@@ -33,8 +36,10 @@ mod stats;
 mod store;
 mod tail;
 pub mod vectors;
+mod verify;
 mod version;
 
+pub use backup::{Backup, backup};
 pub use bundle::{Bundle, BundleWriter, EncoderId, ModelId};
 pub use database::Database;
 pub use drift::Drift;
@@ -44,10 +49,13 @@ pub use metric::Metric;
 pub use model::Model;
 pub use models::{ModelInfo, find_model, models, register_model};
 pub use options::{CreateOptions, Options};
+pub use prune::{PruneOptions, Pruned, prune};
 pub use reader::Reader;
 pub use rebuild::{Progress, RebuildOptions, Rebuilt, rebuild};
+pub use repair::{Repaired, repair};
 pub use row::{Filter, Hit, Inserted, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row, Value};
 pub use snapshot::{RowView, Snapshot};
 pub use stats::{Bytes, Stats};
 pub use store::Compacted;
+pub use verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
 pub use version::RowsKind;

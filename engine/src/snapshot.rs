@@ -48,6 +48,20 @@ impl Snapshot {
         sealed + self.tail.alive()
     }
 
+    /// The newest `Seq` in it; a model that is trained on it says so, and rows after are new to it.
+    pub fn last_seq(&self) -> Seq {
+        let sealed = self
+            .segments
+            .iter()
+            .filter_map(|view| view.sealed.rows.summary().seqs)
+            .map(|(_, last)| last);
+        let tail = self
+            .tail
+            .runs()
+            .map(|view| view.run.seq(RowId(view.run.rows() - 1)));
+        sealed.chain(tail).max().unwrap_or_default()
+    }
+
     /// Whether a row with this key is there.
     pub fn contains(&self, key: &str) -> Result<bool> {
         Ok(self.find(key)?.is_some())

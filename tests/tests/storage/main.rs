@@ -1,6 +1,8 @@
 //! The storage engine as people link it.
 
 mod basics;
+mod drift;
+mod housekeeping;
 mod isolation;
 mod model;
 mod opening;

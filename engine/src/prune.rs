@@ -1,0 +1,108 @@
+//! Dropping what no longer serves: models, their codes, staged files, orphans.
+
+use crate::bundle::ModelId;
+use crate::error::{Error, Result};
+use crate::files::{Disk, Files};
+use crate::layout::Layout;
+use crate::lock::FileLock;
+use crate::manifest;
+use crate::segment::{FileName, ShortId};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What is dropped. Whatever is active stays, always.
+#[derive(Debug, Clone, Default)]
+pub struct PruneOptions {
+    /// Models that stay, with their codes, though they are not active.
+    pub keep: Vec<ModelId>,
+    /// Drop `orphans/` too: what recovery put aside.
+    pub orphans: bool,
+    /// Only tell what would go.
+    pub dry_run: bool,
+}
+
+/// What was dropped, or would be.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Pruned {
+    /// Models.
+    pub models: Vec<ModelId>,
+    /// Files and directories.
+    pub paths: Vec<PathBuf>,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Drops inactive models, their codes and vectors, and staged files. Takes the writer's lock and that of rebuilds.
+pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
+    let layout = Layout::new(dir.as_ref());
+    let disk = Disk::default();
+    let record = manifest::newest(&disk, layout.dir())?;
+    let _writer = FileLock::acquire(&layout.lock())?;
+    let _preparer = FileLock::acquire(&layout.prepare_lock())?;
+    let stays = |id: &ModelId| record.model == Some(*id) || options.keep.contains(id);
+    let mut pruned = Pruned::default();
+    let mut encoders = vec![ShortId::of(&record.encoder.0)];
+    let mut codes = Vec::new();
+    for name in disk
+        .list(&layout.models())
+        .map_err(Error::io("listing", layout.models()))?
+    {
+        let path = layout.models().join(&name);
+        match name.parse::<ModelId>() {
+            Ok(id) if stays(&id) => {
+                codes.push(ShortId::of(&id.0));
+                encoders.push(ShortId::of(&crate::Bundle::open(&path)?.encoder_id().0));
+            }
+            Ok(id) => {
+                pruned.models.push(id);
+                pruned.paths.push(path);
+            }
+            // A registration that was cut short.
+            Err(_) if name.ends_with(".tmp") => pruned.paths.push(path),
+            Err(_) => {}
+        }
+    }
+    for name in disk
+        .list(&layout.segments())
+        .map_err(Error::io("listing", layout.segments()))?
+    {
+        let unused = match name.parse() {
+            Ok(FileName::Codes(_, model)) => !codes.contains(&model),
+            Ok(FileName::Vecs(_, encoder)) => !encoders.contains(&encoder),
+            _ => false,
+        };
+        if unused {
+            pruned.paths.push(layout.segments().join(name));
+        }
+    }
+    pruned
+        .paths
+        .extend(Some(layout.staging()).filter(|path| path.exists()));
+    pruned
+        .paths
+        .extend(Some(layout.orphans()).filter(|path| options.orphans && path.exists()));
+    for path in &pruned.paths {
+        pruned.bytes += size(path);
+        if options.dry_run {
+            continue;
+        }
+        let removed = if path.is_dir() {
+            disk.remove_dir(path)
+        } else {
+            disk.remove(path)
+        };
+        removed.map_err(Error::io("removing", path))?;
+    }
+    Ok(pruned)
+}
+
+fn size(path: &Path) -> u64 {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => {
+            let names = Disk::default().list(path).unwrap_or_default();
+            names.iter().map(|name| size(&path.join(name))).sum()
+        }
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    }
+}

@@ -1,0 +1,80 @@
+//! Whether `stats` sees that the rows of today are not those of the training.
+
+use crate::support::{Random, put, small};
+use mopqdb::bundle::BundleWriter;
+use mopqdb::quantizer::{TrainPq, train_pq};
+use mopqdb::{CreateOptions, Database, Drift, Metric};
+
+const DIM: usize = 16;
+
+/// Rows around a handful of centres.
+fn clustered(random: &mut Random, centres: &[Vec<f32>]) -> Vec<f32> {
+    let centre = &centres[random.below(centres.len())];
+    centre.iter().map(|x| x + 0.2 * random.unit()).collect()
+}
+
+/// Trains on 3,000 rows around some centres, then inserts as many around others, or around the same.
+fn drift(shifted: bool, seed: u64) -> Drift {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut random = Random::new(seed);
+    let centres: Vec<_> = (0..20).map(|_| random.vector(DIM)).collect();
+    let others: Vec<_> = (0..20).map(|_| random.vector(DIM)).collect();
+    let old: Vec<Vec<f32>> = (0..3000)
+        .map(|_| clustered(&mut random, &centres))
+        .collect();
+    let trained = train_pq(
+        &old.concat(),
+        DIM,
+        Metric::Ip,
+        &TrainPq {
+            subspaces: 4,
+            codewords: 64,
+            iterations: 8,
+            seed,
+            ..TrainPq::default()
+        },
+    );
+    let bundle = BundleWriter::new(dir.path().join("bundle"))
+        .metric(Metric::Ip)
+        .vectors(DIM)
+        .method("pq")
+        .quantizer(&trained.unwrap().quantizer)
+        .training(serde_json::json!({ "through_seq": 3000 }))
+        .finish()
+        .unwrap();
+    let db = Database::create(&path, &CreateOptions::bundle(bundle.dir()), small()).unwrap();
+    let rows: Vec<_> = old
+        .iter()
+        .enumerate()
+        .map(|(n, v)| put(&format!("old {n}"), v))
+        .collect();
+    db.insert(&rows).unwrap();
+    let new = if shifted { &others } else { &centres };
+    let rows: Vec<_> = (0..3000)
+        .map(|n| put(&format!("new {n}"), &clustered(&mut random, new)))
+        .collect();
+    db.insert(&rows).unwrap();
+    db.compact().unwrap();
+    db.stats()
+        .unwrap()
+        .drift
+        .expect("a trained model has drift")
+}
+
+#[test]
+fn rows_of_another_kind_are_seen_and_said() {
+    let drift = drift(true, 41);
+    assert_eq!((drift.trained_rows, drift.new_rows), (3000, 3000));
+    assert!(drift.new_error > 1.5 * drift.trained_error, "{drift:?}");
+    assert!(drift.advice.is_some(), "{drift:?}");
+}
+
+#[test]
+fn more_rows_of_the_same_kind_are_no_reason_to_retrain() {
+    for seed in 42..45 {
+        let drift = drift(false, seed);
+        assert!(drift.advice.is_none(), "{drift:?}");
+        assert!(drift.use_shift < 0.05, "{drift:?}");
+    }
+}
