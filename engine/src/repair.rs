@@ -52,7 +52,9 @@ pub fn repair(dir: impl AsRef<Path>) -> Result<Repaired> {
                 done.push(damage.to_string());
                 rebuild_version(&disk, &layout, &mut done)?;
             }
-            Err(Error::Incompatible { .. }) if manifest::generations(&*disk, layout.dir())?.is_empty() => {
+            Err(Error::Incompatible { .. })
+                if manifest::generations(&*disk, layout.dir())?.is_empty() =>
+            {
                 done.push("all manifests and the catalog are missing".into());
                 rebuild_version(&disk, &layout, &mut done)?;
             }

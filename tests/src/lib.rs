@@ -1,1 +1,3 @@
 //! What tests of the whole program share.
+
+pub mod doc_comments;

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The main job, end to end, on real texts: the doc comments of this project's own dependencies.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+began=$SECONDS
+times=()
+lap() { times+=("$(printf '%5ss  %s' "$((SECONDS - lapped))" "$1")"); lapped=$SECONDS; }
+lapped=$SECONDS
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+run() { printf '$ %s\n' "mopqdb $*"; target/debug/mopqdb "$@"; }
+
+say "Building the program and the trainer"
+cargo build --workspace --bins --quiet
+lap "building"
+
+say "Collecting doc comments"
+target/debug/doc-comments Cargo.lock demo.data
+lap "collecting doc comments"
+
+say "Inserting them as texts, through the ONNX encoder"
+run insert demo.db demo.data/rows.jsonl
+lap "inserting"
+
+question="split a string at whitespace"
+say "Searching, exactly: nothing is trained yet"
+run query demo.db "$question" -k 3
+lap "querying"
+
+say "Training OPQ: codes of 8 bytes, fitted to reconstruct the vectors"
+opq=$(run train demo.db --method opq --json | tee /dev/stderr | sed -n 's/.*"model": *"\([0-9a-f]*\)".*/\1/p' | tail -n 1)
+run rebuild demo.db --model "$opq"
+lap "OPQ: training and rebuilding"
+
+say "Training MoPQ: codes of 8 bytes, fitted to find the right answer"
+mopq=$(run train demo.db --pairs demo.data/train.tsv --valid demo.data/valid.tsv --key-ids --json | tee /dev/stderr | sed -n 's/.*"model": *"\([0-9a-f]*\)".*/\1/p' | tail -n 1)
+run rebuild demo.db --model "$mopq"
+lap "MoPQ: training and rebuilding"
+
+say "Searching again, in 8 bytes a row"
+run query demo.db "$question" -k 3
+lap "querying"
+
+say "Recall on pairs of crates that no training saw"
+run eval demo.db --pairs demo.data/test.tsv --key-ids --model all -k 10
+lap "evaluating"
+
+say "Where the time went"
+printf '%s\n' "${times[@]}"
+printf '%5ss  in all\n' "$((SECONDS - began))"
+printf '\nSearch on: target/debug/mopqdb query demo.db "%s"\n' "iterate over two slices at once"
