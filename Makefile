@@ -52,7 +52,8 @@ native-model:
 
 # Written from the weights by our own program; nothing is done if it is there.
 default-bundle: native-onnxruntime native-model
-	@cargo run --quiet -p mopqdb-cli -- setup --dir .native
+	@test -f .native/bundles/default/manifest.json || \
+	  { cargo build --quiet --workspace --bin mopqdb && target/debug/mopqdb setup --dir .native; }
 
 # Somebody who names a libtorch of their own (one with GPUs, say) keeps it.
 native-libtorch:
