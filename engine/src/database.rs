@@ -1,5 +1,6 @@
 //! The database, for the one process that writes it.
 
+use crate::backup::Backup;
 use crate::bundle::Bundle;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ use crate::scan::Scanner;
 use crate::snapshot::{Snapshot, Versions};
 use crate::stats::Stats;
 use crate::store::{Committer, Compacted, Queue, Store};
+use crate::verify::{Verified, VerifyOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -271,6 +273,16 @@ impl Database {
     /// Rows, bytes, segments, drift.
     pub fn stats(&self) -> Result<Stats> {
         Stats::of(&self.store.layout, &self.snapshot())
+    }
+
+    /// Copies the database as it is now to a directory that is missing or empty; see [`backup`](crate::backup()).
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
+        crate::backup(self.dir(), dest)
+    }
+
+    /// Checks the database; see [`verify`](crate::verify()).
+    pub fn verify(&self, options: &VerifyOptions) -> Result<Verified> {
+        crate::verify(self.dir(), options)
     }
 
     /// Closes the log in order and frees the lock, if this is the last handle. The same happens on drop, where an

@@ -48,8 +48,6 @@ pub struct Options {
     pub memory_limit: usize,
     /// Merge small segments and drop dead rows in the background.
     pub auto_compact: bool,
-    /// Train OPQ and rebuild when a seal finds this many rows or more and no quantizer. 0: never.
-    pub auto_quantize: usize,
     /// How often the maintenance thread looks for a prepared rebuild to commit.
     pub maintenance: Duration,
     /// Read segments into memory in place of mapping them.
@@ -64,7 +62,6 @@ impl Default for Options {
             seal_bytes: 256 << 20,
             memory_limit: 512 << 20,
             auto_compact: true,
-            auto_quantize: 0,
             maintenance: Duration::from_millis(200),
             no_mmap: false,
         }

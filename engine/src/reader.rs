@@ -1,5 +1,6 @@
 //! A database, for a process that only reads it, beside the one that writes.
 
+use crate::backup::Backup;
 use crate::error::{Error, Result};
 use crate::files::{Disk, Files};
 use crate::ids::LogId;
@@ -13,6 +14,7 @@ use crate::row::{Hit, Query, QueryOptions, Row};
 use crate::scan::Scanner;
 use crate::snapshot::{Snapshot, Versions};
 use crate::stats::Stats;
+use crate::verify::{Verified, VerifyOptions};
 use crate::version::VersionRecord;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -155,6 +157,16 @@ impl Reader {
     /// Rows, bytes, segments, drift.
     pub fn stats(&self) -> Result<Stats> {
         Stats::of(&self.0.layout, &self.snapshot())
+    }
+
+    /// Copies the database as it is now to a directory that is missing or empty; see [`backup`](crate::backup()).
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
+        crate::backup(self.dir(), dest)
+    }
+
+    /// Checks the database; see [`verify`](crate::verify()).
+    pub fn verify(&self, options: &VerifyOptions) -> Result<Verified> {
+        crate::verify(self.dir(), options)
     }
 
     /// The version record that this stands on.
