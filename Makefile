@@ -12,12 +12,15 @@ help: ## what there is to make
 demo: setup ## the main job end to end on real texts: insert, query, train, rebuild, compare
 	@scripts/demo.sh
 
-test: setup ## every test of the workspace, trainer included
+# Everything is built once, tests and programs with the same features, before the default encoder is made with it.
+test: native-onnxruntime native-model native-libtorch ## every test of the workspace, trainer included
+	cargo build --workspace --bins --tests --examples
+	@test -f .native/bundles/default/manifest.json || target/debug/mopqdb setup --dir .native
 	cargo test --workspace --doc --quiet
 	@if cargo nextest --version >/dev/null 2>&1; then \
 	  cargo nextest run --workspace; \
 	else \
-	  cargo test --workspace --all-targets; \
+	  cargo test --workspace; \
 	fi
 
 lint: ## format, clippy, licences and advisories
