@@ -7,6 +7,7 @@ mod database;
 mod drift;
 pub mod encoder;
 mod error;
+pub mod eval;
 pub mod files;
 pub mod format;
 mod ids;

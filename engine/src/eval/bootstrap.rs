@@ -1,0 +1,86 @@
+//! Intervals by the paired bootstrap: the same resampled queries for every model, so that a difference between two is
+//! not drowned in the difference between queries.
+
+use crate::kernel::random::Random;
+
+/// A 95% interval.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Interval {
+    /// 2.5% of the resampled means are below.
+    pub low: f64,
+    /// 2.5% of the resampled means are above.
+    pub high: f64,
+}
+
+/// Resamples drawn.
+const DRAWS: usize = 1000;
+
+/// The interval of the mean.
+pub fn interval(values: &[f64], seed: u64) -> Interval {
+    resample(values.len(), seed, |n| values[n])
+}
+
+/// The interval of the mean of `ours - theirs`, query by query.
+///
+/// # Panics
+/// If they are not of the same queries.
+pub fn difference(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
+    assert_eq!(ours.len(), theirs.len(), "recalls of the same queries");
+    resample(ours.len(), seed, |n| ours[n] - theirs[n])
+}
+
+fn resample(count: usize, seed: u64, value: impl Fn(usize) -> f64) -> Interval {
+    if count == 0 {
+        return Interval {
+            low: 0.0,
+            high: 0.0,
+        };
+    }
+    let mut random = Random::new(seed);
+    let mut means: Vec<f64> = (0..DRAWS)
+        .map(|_| {
+            let sum: f64 = (0..count).map(|_| value(random.below(count))).sum();
+            sum / count as f64
+        })
+        .collect();
+    means.sort_by(f64::total_cmp);
+    Interval {
+        low: means[DRAWS * 25 / 1000],
+        high: means[DRAWS * 975 / 1000 - 1],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_as_wide_as_the_standard_error_says() {
+        let values: Vec<f64> = (0..2000).map(|n| f64::from(u8::from(n % 4 == 0))).collect();
+        let Interval { low, high } = interval(&values, 7);
+        let standard_error = (0.25_f64 * 0.75 / 2000.0).sqrt();
+        assert!(
+            (low - (0.25 - 1.96 * standard_error)).abs() < 0.003,
+            "{low}"
+        );
+        assert!(
+            (high - (0.25 + 1.96 * standard_error)).abs() < 0.003,
+            "{high}"
+        );
+    }
+
+    #[test]
+    fn pairing_sees_a_small_difference_between_noisy_queries() {
+        let ours: Vec<f64> = (0..1000)
+            .map(|n| f64::from(n % 2) + if n % 10 == 0 { 0.1 } else { 0.0 })
+            .collect();
+        let theirs: Vec<f64> = (0..1000).map(|n| f64::from(n % 2)).collect();
+        let paired = difference(&ours, &theirs, 7);
+        assert!(paired.low > 0.005 && paired.high < 0.015, "{paired:?}");
+        assert!(
+            interval(&ours, 7).low < interval(&theirs, 7).high,
+            "apart they can't be told"
+        );
+        assert_eq!(difference(&ours, &theirs, 7), paired, "seeded");
+    }
+}

@@ -1,0 +1,61 @@
+//! Where a right row stands, ties counted fairly.
+
+/// Where a right row stands: how many rows score more, how many the same (itself among them).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Rows that score more. Beyond the depth looked at it is a lower bound.
+    pub greater: u64,
+    /// Rows that score the same.
+    pub equal: u64,
+}
+
+impl Place {
+    /// The probability that it is within the first k, if ties fall at random.
+    pub fn within(self, k: usize) -> f64 {
+        ((k as f64 - self.greater as f64) / self.equal.max(1) as f64).clamp(0.0, 1.0)
+    }
+
+    /// Whether it is within the first k if it wins every tie.
+    pub fn at_best(self, k: usize) -> bool {
+        self.greater < k as u64
+    }
+
+    /// Whether it is within the first k if it loses every tie.
+    pub fn at_worst(self, k: usize) -> bool {
+        self.greater + self.equal.max(1) <= k as u64
+    }
+}
+
+/// The places of each question's right rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Places(pub Vec<Vec<Place>>);
+
+impl Places {
+    /// Of each question: the share of its right rows within the first k.
+    pub fn recalls(&self, k: usize) -> Vec<f64> {
+        self.share(|place| place.within(k))
+    }
+
+    /// Recall@k: the mean over questions.
+    pub fn recall(&self, k: usize) -> f64 {
+        mean(&self.recalls(k))
+    }
+
+    /// Recall@k when right rows lose and when they win every tie: what it lies between.
+    pub fn bounds(&self, k: usize) -> (f64, f64) {
+        let worst = self.share(|place| f64::from(u8::from(place.at_worst(k))));
+        let best = self.share(|place| f64::from(u8::from(place.at_best(k))));
+        (mean(&worst), mean(&best))
+    }
+
+    fn share(&self, of: impl Fn(Place) -> f64) -> Vec<f64> {
+        let share = |places: &Vec<Place>| {
+            places.iter().map(|place| of(*place)).sum::<f64>() / places.len() as f64
+        };
+        self.0.iter().map(share).collect()
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}

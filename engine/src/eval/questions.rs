@@ -1,0 +1,189 @@
+//! Questions: queries, and the rows that are right answers to them.
+
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::snapshot::Snapshot;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// A text.
+    Text(String),
+    /// A vector of the stored vectors' width.
+    Vector(Vec<f32>),
+}
+
+/// A query and its right answers, as the user gives them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ask {
+    /// What is asked.
+    pub query: Asked,
+    /// Texts of the right rows, or their keys ([`FindOptions::by_key`]).
+    pub right: BTreeSet<String>,
+}
+
+/// How right rows are found.
+#[derive(Debug, Clone, Default)]
+pub struct FindOptions {
+    /// Right answers are given by key, not by text.
+    pub by_key: bool,
+    /// A row that is the query itself (the same text, or the same vector) is no answer, and is left out of the ranking.
+    pub exclude_self: bool,
+    /// The group of each key: with it every row of a right row's group, or of the query's own, is right too.
+    pub groups: Option<HashMap<String, String>>,
+}
+
+/// A query and the rows that answer it, by their number in the snapshot's order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// What is asked.
+    pub query: Asked,
+    /// Rows that are right; at least one.
+    pub right: Vec<u32>,
+    /// Rows left out: the query itself.
+    pub excluded: Vec<u32>,
+}
+
+/// Questions that can be answered from a snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct Questions {
+    /// Those with a right row.
+    pub all: Vec<Question>,
+    /// Right answers that are no rows of the snapshot.
+    pub missing_answers: u64,
+    /// Queries left out because none of their answers is a row.
+    pub unanswerable: u64,
+}
+
+impl Questions {
+    /// Looks up the right rows of each query.
+    pub fn find(snapshot: &Snapshot, asks: &[Ask], options: &FindOptions) -> Result<Self> {
+        let mut wanted: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut by_text: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut by_vector: HashMap<Vec<u32>, Vec<usize>> = HashMap::new();
+        let model = snapshot.model();
+        for (n, ask) in asks.iter().enumerate() {
+            for right in &ask.right {
+                wanted.entry(right).or_default().push(n);
+            }
+            match &ask.query {
+                _ if !options.exclude_self => {}
+                Asked::Text(text) => by_text.entry(text).or_default().push(n),
+                Asked::Vector(vector) => {
+                    let checked = model.check_vector(vector, || format!("query {n}"))?;
+                    by_vector.entry(bits(&checked)).or_default().push(n);
+                }
+            }
+        }
+
+        let mut right = vec![BTreeSet::new(); asks.len()];
+        let mut excluded = vec![BTreeSet::new(); asks.len()];
+        let mut groups_of = vec![BTreeSet::new(); asks.len()];
+        let mut found: HashSet<&str> = HashSet::new();
+        let mut number = 0_u32;
+        snapshot.for_each_row(|row| {
+            let name = if options.by_key {
+                Some(row.key)
+            } else {
+                row.text
+            };
+            let group = options
+                .groups
+                .as_ref()
+                .and_then(|groups| groups.get(row.key));
+            if let Some((name, questions)) = name.and_then(|name| wanted.get_key_value(name)) {
+                found.insert(name);
+                for &n in questions {
+                    right[n].insert(number);
+                    groups_of[n].extend(group);
+                }
+            }
+            let own = [
+                row.text.and_then(|text| by_text.get(text)),
+                if by_vector.is_empty() {
+                    None
+                } else {
+                    by_vector.get(&bits(row.vector))
+                },
+            ];
+            for &n in own.into_iter().flatten().flatten() {
+                excluded[n].insert(number);
+                groups_of[n].extend(group);
+            }
+            number = number
+                .checked_add(1)
+                .ok_or_else(|| Error::invalid("more rows than can be evaluated at once"))?;
+            Ok(())
+        })?;
+        if let Some(groups) = &options.groups {
+            let mut asking: HashMap<&String, Vec<usize>> = HashMap::new();
+            for (n, groups) in groups_of.iter().enumerate() {
+                for group in groups {
+                    asking.entry(group).or_default().push(n);
+                }
+            }
+            let mut number = 0_u32;
+            snapshot.for_each_row(|row| {
+                let questions = groups.get(row.key).and_then(|group| asking.get(group));
+                for &n in questions.into_iter().flatten() {
+                    right[n].insert(number);
+                }
+                number += 1;
+                Ok(())
+            })?;
+        }
+
+        let mut questions = Self {
+            missing_answers: (wanted.len() - found.len()) as u64,
+            ..Self::default()
+        };
+        for ((ask, right), excluded) in asks.iter().zip(right).zip(excluded) {
+            let right: Vec<u32> = right.difference(&excluded).copied().collect();
+            match right.is_empty() {
+                true => questions.unanswerable += 1,
+                false => questions.all.push(Question {
+                    query: ask.query.clone(),
+                    right,
+                    excluded: excluded.into_iter().collect(),
+                }),
+            }
+        }
+        Ok(questions)
+    }
+
+    /// The queries as vectors of a model: (questions, dim).
+    pub(super) fn vectors(&self, model: &Model) -> Result<Vec<f32>> {
+        let mut vectors = Vec::with_capacity(self.all.len() * model.dim());
+        for some in self.all.chunks(256) {
+            let texts: Vec<&str> = some
+                .iter()
+                .filter_map(|question| match &question.query {
+                    Asked::Text(text) => Some(text.as_str()),
+                    Asked::Vector(_) => None,
+                })
+                .collect();
+            let encoded = if texts.is_empty() {
+                Vec::new()
+            } else {
+                model.encode_queries(&texts)?
+            };
+            let mut encoded = encoded.chunks_exact(model.dim());
+            for question in some {
+                match &question.query {
+                    Asked::Text(_) => {
+                        vectors.extend_from_slice(encoded.next().expect("a vector a text"))
+                    }
+                    Asked::Vector(vector) => {
+                        vectors.extend(model.check_vector(vector, || "a query".into())?)
+                    }
+                }
+            }
+        }
+        Ok(vectors)
+    }
+}
+
+fn bits(vector: &[f32]) -> Vec<u32> {
+    vector.iter().map(|value| value.to_bits()).collect()
+}
