@@ -96,6 +96,8 @@ struct Rows {
     corpus: Corpus,
     reader: Reader,
     bundle: Option<Bundle>,
+    /// The `Seq` of the newest row: rows after it were not trained on, and `mopqdb stats` compares them with those before.
+    through_seq: u64,
 }
 
 impl Rows {
@@ -128,6 +130,7 @@ impl Rows {
             Ok(())
         })?;
         all.sort_by_key(|row| row.0);
+        let through_seq = all.last().map_or(0, |row| row.0.0);
         let has_texts = model.rows() == RowsKind::Text;
         let (mut keys, mut texts, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
         for (_, key, text, vector) in all {
@@ -148,6 +151,7 @@ impl Rows {
             corpus,
             reader,
             bundle,
+            through_seq,
         })
     }
 
@@ -382,7 +386,11 @@ fn hand_over(
     let bundle = writer
         .method(method_name(config.method))
         .quantizer(&trained.quantizer)
-        .training(json!({ "config": config, "pairs": flags.pairs.display().to_string() }))
+        .training(json!({
+            "config": config,
+            "pairs": flags.pairs.display().to_string(),
+            "through_seq": rows.through_seq,
+        }))
         .evaluation(trained.report.clone())
         .finish()?;
     let model = bundle.model_id();
