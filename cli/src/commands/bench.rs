@@ -1,0 +1,139 @@
+use crate::out::{Out, Table};
+use crate::settings::Settings;
+use anyhow::{Result, bail};
+use clap::Args;
+use mopqdb::scan::Scanner;
+use serde_json::json;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Time queries on this database, against the memory bandwidth of this machine
+///
+/// Queries are stored vectors of evenly chosen rows, asked one at a time through the whole database. The bandwidth is that
+/// of reading as many bytes as a query scans, with as many threads, in the same run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb bench my.db
+  mopqdb bench my.db -k 100 --threads 1 --json")]
+pub struct Bench {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+    /// Hits a query
+    #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
+    k: u32,
+    /// Seconds of queries
+    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    seconds: f64,
+}
+
+/// Different queries, asked in turn.
+const QUERIES: u64 = 64;
+
+impl Bench {
+    /// Times and prints.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        let reader = super::read(&self.db, settings)?;
+        let snapshot = reader.snapshot();
+        let rows = snapshot.rows();
+        if rows == 0 {
+            bail!(
+                "{} has no rows to search; insert some first",
+                self.db.display()
+            );
+        }
+        let stride = rows.div_ceil(QUERIES);
+        let (mut queries, mut seen) = (Vec::new(), 0);
+        snapshot.for_each_row(|row| {
+            if seen % stride == 0 {
+                queries.push(row.vector.to_vec());
+            }
+            seen += 1;
+            Ok(())
+        })?;
+        let k = self.k as usize;
+        // The first pass checks every checksum and brings the codes into memory: not timed.
+        for query in queries.iter().take(3) {
+            reader.query(query, k)?;
+        }
+        let mut times = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs_f64(self.seconds.clamp(0.05, 3600.0));
+        while Instant::now() < deadline || times.len() < 10 {
+            let query = &queries[times.len() % queries.len()];
+            let started = Instant::now();
+            black_box(reader.query(query, k)?);
+            times.push(started.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+        let (p50, p99) = (at(0.5), at(0.99));
+        let scanned = rows as f64 * reader.stats()?.scan_bytes_per_row;
+        let threads = settings.threads();
+        let bandwidth = bandwidth(scanned as usize, threads);
+        let rows_per_s = rows as f64 / p50;
+        let gb_per_s = scanned / p50 / 1e9;
+        let kernel = Scanner::new(1)?.kernel().name();
+        let mut out = Out::new(settings);
+        if out.is_json() {
+            out.object(&json!({
+                "rows_per_s": rows_per_s, "gb_per_s": gb_per_s, "bandwidth_share": gb_per_s / bandwidth,
+                "bandwidth_gb_per_s": bandwidth, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6, "queries": times.len(),
+                "kernel": kernel, "threads": threads, "rows": rows, "k": k,
+            }))?;
+            return out.flush();
+        }
+        let mut table = Table::new(&["", ""]);
+        let mut add = |name: &str, value: String| table.row(vec![name.into(), value]);
+        add(
+            "query, median and 99th percentile",
+            format!("{:.0} us, {:.0} us", p50 * 1e6, p99 * 1e6),
+        );
+        add("rows a second", format!("{:.1} million", rows_per_s / 1e6));
+        add(
+            "scanned",
+            format!(
+                "{gb_per_s:.2} GB/s, {:.0}% of {bandwidth:.2} GB/s",
+                100.0 * gb_per_s / bandwidth
+            ),
+        );
+        add("kernel, threads", format!("{kernel}, {threads}"));
+        add(
+            "rows, k, queries timed",
+            format!("{rows}, {k}, {}", times.len()),
+        );
+        out.table(&table)?;
+        out.flush()
+    }
+}
+
+/// GB/s of reading so many bytes over and over, at best.
+fn bandwidth(bytes: usize, threads: usize) -> f64 {
+    let words = (bytes / 8).clamp(1 << 12, 1 << 27);
+    let buffer: Vec<u64> = (0..words as u64).collect();
+    let share = words.div_ceil(threads);
+    let best = (0..15)
+        .map(|_| {
+            let started = Instant::now();
+            std::thread::scope(|scope| {
+                for part in buffer.chunks(share) {
+                    scope.spawn(|| black_box(sum(part)));
+                }
+            });
+            started.elapsed().as_secs_f64()
+        })
+        .fold(f64::INFINITY, f64::min);
+    (words * 8) as f64 / best / 1e9
+}
+
+/// Independent sums, so that loads and not additions set the pace.
+fn sum(words: &[u64]) -> u64 {
+    let mut sums = [0_u64; 32];
+    for group in words.chunks_exact(32) {
+        for (sum, word) in sums.iter_mut().zip(group) {
+            *sum = sum.wrapping_add(*word);
+        }
+    }
+    sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+}

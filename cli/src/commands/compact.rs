@@ -1,0 +1,38 @@
+use crate::out::{Out, plural};
+use crate::settings::Settings;
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Merge segments and free the space of deleted and replaced rows
+///
+/// Happens by itself while a program writes; queries go on meanwhile.
+#[derive(Debug, Args)]
+pub struct Compact {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+}
+
+impl Compact {
+    /// Compacts.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        let database = super::open(&self.db, settings)?;
+        let done = database.compact()?;
+        let mut out = Out::new(settings);
+        match out.is_json() {
+            true => out.object(
+                &json!({"inputs": done.inputs, "outputs": done.outputs, "dropped": done.dropped}),
+            )?,
+            false => out.line(format!(
+                "{} made {}, {} dropped",
+                plural(done.inputs as u64, "segment"),
+                done.outputs,
+                plural(done.dropped, "dead row")
+            ))?,
+        }
+        out.flush()?;
+        Ok(database.close()?)
+    }
+}

@@ -1,0 +1,268 @@
+mod html;
+mod measure;
+mod svg;
+
+use crate::exit::usage;
+use crate::out::{Out, Table};
+use crate::pairs::{Columns, groups};
+use crate::settings::Settings;
+use crate::stop;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use measure::{Measured, Measurer};
+use mopqdb::eval::{FindOptions, Questions, bootstrap};
+use mopqdb::find_model;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Measure the recall of a model, or of all, on pairs of query and right answer
+///
+/// Recall@k is the mean over queries of the share of right rows among the first k of all living rows. Right rows that tie
+/// with others count by their chance of being among the first k; `recall_worst` and `recall_best` are those of losing
+/// and winning every tie. Intervals are 95% by bootstrap over queries, paired where models are compared. Beside it: the
+/// recall of the encoder's whole vectors (what codes of them can hope for), the reconstruction loss (also relative to
+/// the spread of the rows), and how evenly codewords are used.
+///
+/// Pairs are lines `query TAB right answer`; lines with the same query are one query with many right answers. Answers
+/// that are no rows are counted and left out.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb eval my.db --pairs test.tsv
+  mopqdb eval my.db --pairs test.tsv --model all --html report.html
+  mopqdb eval my.db --pairs test.tsv --exclude-self --groups keys_group.txt
+  mopqdb eval vectors.db --pairs pairs.tsv --queries q.npy -k 1,10,100 --json")]
+pub struct Eval {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+    /// Pairs to test with
+    #[arg(long, value_name = "TEST.tsv")]
+    pairs: PathBuf,
+    #[command(flatten)]
+    columns: Columns,
+    /// Where recall is measured
+    #[arg(
+        short,
+        value_name = "K,...",
+        value_delimiter = ',',
+        default_value = "10,50,100"
+    )]
+    k: Vec<usize>,
+    /// A model by the first digits of its id, or `all`; default: the active one
+    #[arg(long, value_name = "ID|all")]
+    model: Option<String>,
+    /// Leave a row that is the query itself (same text, or same vector) out of its ranking
+    #[arg(long)]
+    exclude_self: bool,
+    /// The group of each key: a line `key TAB group`, or a group alone for the key that is the line's number. All rows
+    /// of a right row's group (or the query's own) are right
+    #[arg(long, value_name = "FILE")]
+    groups: Option<PathBuf>,
+    /// Write a page with curves, codeword use and hits side by side
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Eval {
+    /// Measures and prints.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        let mut cuts = self.k.clone();
+        cuts.sort_unstable();
+        cuts.dedup();
+        if cuts.is_empty() || cuts[0] == 0 || cuts[cuts.len() - 1] > mopqdb::MAX_K {
+            return Err(usage(format!(
+                "-k takes numbers from 1 to {}",
+                mopqdb::MAX_K
+            )));
+        }
+        stop::listen();
+        let reader = super::read(&self.db, settings)?;
+        let snapshot = reader.snapshot();
+        let asks = self.columns.read(&self.pairs)?;
+        let find = FindOptions {
+            by_key: self.columns.by_key(),
+            exclude_self: self.exclude_self,
+            groups: self.groups.as_deref().map(groups).transpose()?,
+        };
+        let questions = Questions::find(&snapshot, &asks, &find)?;
+        if questions.all.is_empty() {
+            bail!(
+                "{}: none of the right answers is a row of {}; --key-ids if the second column is keys, not texts",
+                self.pairs.display(),
+                self.db.display()
+            );
+        }
+        if questions.missing_answers > 0 {
+            eprintln!(
+                "mopqdb: {} right answers are no rows of the database and were left out, with {} queries that have no other",
+                questions.missing_answers, questions.unanswerable
+            );
+        }
+        let mut measurer = Measurer::new(
+            &self.db,
+            settings,
+            &snapshot,
+            &questions,
+            *cuts.last().expect("one k"),
+        )?;
+        measurer.samples = if self.html.is_some() {
+            html::SAMPLES
+        } else {
+            0
+        };
+        let mut measured = Vec::new();
+        match self.model.as_deref() {
+            None => measured.push(measurer.active()?),
+            Some("all") => {
+                measured.push(measurer.active()?);
+                for info in mopqdb::models(&self.db)? {
+                    if !info.active && info.shape.is_some() {
+                        measured.push(measurer.other(info.id)?);
+                    }
+                }
+            }
+            Some(prefix) => measured.push(measurer.other(find_model(&self.db, prefix)?)?),
+        }
+        let mut out = Out::new(settings);
+        match out.is_json() {
+            true => {
+                for model in &measured {
+                    out.object(&object(
+                        model,
+                        &measured[0],
+                        &cuts,
+                        &questions,
+                        snapshot.rows(),
+                    ))?;
+                }
+            }
+            false => out.table(&table(&measured, &cuts))?,
+        }
+        out.flush()?;
+        if let Some(path) = &self.html {
+            let page = html::page(&measured, &cuts, &questions, &snapshot)?;
+            std::fs::write(path, page).with_context(|| format!("writing {}", path.display()))?;
+            eprintln!("mopqdb: wrote {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+const SEED: u64 = 42;
+
+fn object(
+    model: &Measured,
+    first: &Measured,
+    cuts: &[usize],
+    questions: &Questions,
+    rows: u64,
+) -> Value {
+    let by_cut = |value: &dyn Fn(usize) -> Value| -> Value {
+        Value::Object(cuts.iter().map(|&k| (k.to_string(), value(k))).collect())
+    };
+    let places = &model.evaluation.places;
+    let mut object = json!({
+        "model": model.id,
+        "method": model.method,
+        "active": model.active,
+        "recall": by_cut(&|k| json!(places.recall(k))),
+        "interval": by_cut(&|k| json!(bootstrap::interval(&places.recalls(k), SEED))),
+        "recall_worst": by_cut(&|k| json!(places.bounds(k).0)),
+        "recall_best": by_cut(&|k| json!(places.bounds(k).1)),
+        "unquantized": by_cut(&|k| json!(model.ceiling.recall(k))),
+        "queries": questions.all.len(),
+        "missing_answers": questions.missing_answers,
+        "unanswerable": questions.unanswerable,
+        "rows": rows,
+        "seconds": model.seconds,
+    });
+    if let Some(head) = &model.evaluation.head {
+        object["unquantized_head"] = by_cut(&|k| json!(head.recall(k)));
+    }
+    if let Some(codes) = &model.evaluation.codes {
+        object["reconstruction_loss"] = json!(codes.distortion);
+        object["relative_distortion"] = json!(codes.relative_distortion);
+        object["codewords_used"] = json!(codes.used);
+        object["entropy_bits"] = json!(codes.entropy);
+        object["distinct_codes"] = json!(codes.distinct);
+    }
+    if !std::ptr::eq(model, first) {
+        object["compared_with"] = json!(first.id);
+        object["difference"] = by_cut(&|k| {
+            let (ours, theirs) = (places.recalls(k), first.evaluation.places.recalls(k));
+            let mean = places.recall(k) - first.evaluation.places.recall(k);
+            let interval = bootstrap::difference(&ours, &theirs, SEED);
+            json!({"mean": mean, "low": interval.low, "high": interval.high})
+        });
+    }
+    object
+}
+
+/// A line a model and a line for what its encoder could do.
+fn table(measured: &[Measured], cuts: &[usize]) -> Table {
+    let mut table = Table::new(&["model", "method", "recall", ">loss", ">used"]);
+    let recalls = |recall: &dyn Fn(usize) -> String| {
+        cuts.iter()
+            .map(|&k| format!("@{k} {}", recall(k)))
+            .collect::<Vec<_>>()
+            .join("  ")
+    };
+    for (n, model) in measured.iter().enumerate() {
+        let places = &model.evaluation.places;
+        let told = recalls(&|k| {
+            let interval = bootstrap::interval(&places.recalls(k), SEED);
+            format!(
+                "{:.3} ±{:.3}",
+                places.recall(k),
+                (interval.high - interval.low) / 2.0
+            )
+        });
+        let (loss, used) = match &model.evaluation.codes {
+            None => ("-".into(), "-".into()),
+            Some(codes) => {
+                let used = codes.used.iter().sum::<usize>() as f64;
+                let of = codes.usage.iter().map(Vec::len).sum::<usize>() as f64;
+                (
+                    format!("{:.3}", codes.relative_distortion),
+                    format!("{:.0}%", 100.0 * used / of),
+                )
+            }
+        };
+        let name = model.short();
+        let mark = if model.active { "*" } else { "" };
+        table.row(vec![
+            format!("{name}{mark}"),
+            model.method.clone(),
+            told,
+            loss,
+            used,
+        ]);
+        let blank = || "-".to_owned();
+        if let Some(head) = &model.evaluation.head {
+            let told = recalls(&|k| format!("{:.3}", head.recall(k)));
+            table.row(vec![
+                blank(),
+                "its head, whole".into(),
+                told,
+                blank(),
+                blank(),
+            ]);
+        }
+        // The same encoder has the same ceiling: told once.
+        let last = measured
+            .get(n + 1)
+            .is_none_or(|next| next.ceiling.0 != model.ceiling.0);
+        if last && model.evaluation.codes.is_some() {
+            let told = recalls(&|k| format!("{:.3}", model.ceiling.recall(k)));
+            table.row(vec![
+                blank(),
+                "whole vectors".into(),
+                told,
+                blank(),
+                blank(),
+            ]);
+        }
+    }
+    table
+}

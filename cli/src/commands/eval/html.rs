@@ -1,0 +1,283 @@
+//! The report as one page that needs nothing beside it: recall curves, training curves, codeword use, hits side by side.
+
+use super::measure::Measured;
+use super::svg::{self, COLOURS, Line};
+use super::{SEED, bootstrap};
+use anyhow::Result;
+use mopqdb::Snapshot;
+use mopqdb::eval::{Asked, Questions};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// Queries whose hits are shown.
+pub(super) const SAMPLES: usize = 12;
+
+const STYLE: &str = "
+:root{color-scheme:light dark;--line:#8883;--soft:#8882}
+body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}
+table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}small{opacity:.7}
+svg{width:100%;max-width:720px;height:auto;font:11px system-ui,sans-serif}svg text{fill:currentColor}
+.grid{stroke:currentColor;opacity:.15}.use{width:128px;height:32px;background:var(--soft)}
+.legend span{margin-right:1.2rem}.legend i{display:inline-block;width:26px;margin-right:.4rem;vertical-align:middle}
+.sides{display:grid;grid-template-columns:1fr 1fr;gap:1rem}.right{background:#2a9d5c33}
+ol{margin:.2rem 0;padding-left:1.6rem}li{overflow-wrap:anywhere;padding:.1rem .3rem}code{font-size:.85em}
+";
+
+/// The page.
+pub(super) fn page(
+    measured: &[Measured],
+    cuts: &[usize],
+    questions: &Questions,
+    snapshot: &Snapshot,
+) -> Result<String> {
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>mopqdb eval</title><style>{STYLE}</style></head><body><h1>Recall of {} on {} queries over {} rows</h1>",
+        match measured {
+            [one] => escape(&name(one)),
+            many => format!("{} models", many.len()),
+        },
+        questions.all.len(),
+        snapshot.rows()
+    );
+    page += &figures(measured, cuts);
+    page += "<h2>Recall by depth</h2>";
+    page += &curves(measured, cuts);
+    page += &training(measured);
+    page += &codewords(measured);
+    page += &hits(measured, questions, snapshot)?;
+    page += "</body></html>\n";
+    Ok(page)
+}
+
+fn name(model: &Measured) -> String {
+    format!("{} {}", model.method, model.short())
+}
+
+fn figures(measured: &[Measured], cuts: &[usize]) -> String {
+    let mut html = String::from("<table id=\"figures\"><tr><th>model</th>");
+    for k in cuts {
+        let _ = write!(html, "<th class=\"n\">recall@{k}</th>");
+    }
+    html += "<th class=\"n\">loss / spread</th><th class=\"n\">distinct codes</th></tr>";
+    for model in measured {
+        let mark = if model.active { " (active)" } else { "" };
+        let _ = write!(html, "<tr><td>{}{mark}</td>", escape(&name(model)));
+        for &k in cuts {
+            let places = &model.evaluation.places;
+            let interval = bootstrap::interval(&places.recalls(k), SEED);
+            let _ = write!(
+                html,
+                "<td class=\"n\">{:.4}<br><small>{:.3}–{:.3}</small></td>",
+                places.recall(k),
+                interval.low,
+                interval.high
+            );
+        }
+        match &model.evaluation.codes {
+            Some(codes) => {
+                let _ = write!(
+                    html,
+                    "<td class=\"n\">{:.4}</td><td class=\"n\">{}</td></tr>",
+                    codes.relative_distortion, codes.distinct
+                );
+            }
+            None => html += "<td class=\"n\">–</td><td class=\"n\">–</td></tr>",
+        }
+    }
+    html + "</table><p><small>Intervals are 95%, by bootstrap over queries. Ties count by chance.</small></p>"
+}
+
+/// Depths that a curve goes through: every one at first, then some.
+fn depths(deepest: usize) -> Vec<usize> {
+    let mut depths: Vec<usize> = (1..=deepest.min(20)).collect();
+    let mut next = 24.0_f64;
+    while (next as usize) < deepest {
+        depths.push(next as usize);
+        next *= 1.15;
+    }
+    if deepest > 20 {
+        depths.push(deepest);
+    }
+    depths
+}
+
+fn curves(measured: &[Measured], cuts: &[usize]) -> String {
+    let depths = depths(cuts.last().copied().unwrap_or(100));
+    let line = |name: String, colour, dashed, recall: &dyn Fn(usize) -> f64| Line {
+        name,
+        colour,
+        dashed,
+        points: depths.iter().map(|&k| (k as f64, recall(k))).collect(),
+    };
+    let mut lines = Vec::new();
+    for (n, model) in measured.iter().enumerate() {
+        let colour = COLOURS[n % COLOURS.len()];
+        lines.push(line(name(model), colour, false, &|k| {
+            model.evaluation.places.recall(k)
+        }));
+        let last = measured
+            .get(n + 1)
+            .is_none_or(|next| next.ceiling != model.ceiling);
+        if last && model.evaluation.codes.is_some() {
+            lines.push(line("whole vectors".into(), "#888888", true, &|k| {
+                model.ceiling.recall(k)
+            }));
+        }
+    }
+    svg::lines("k", "recall@k", true, &lines) + &svg::legend(&lines)
+}
+
+/// What trainers wrote of their course: epochs with a loss and perhaps a recall, or the distortions of k-means.
+fn training(measured: &[Measured]) -> String {
+    let mut html = String::new();
+    for (n, model) in measured.iter().enumerate() {
+        let colour = COLOURS[n % COLOURS.len()];
+        let line = |name: &str, points: Vec<(f64, f64)>| Line {
+            name: name.into(),
+            colour,
+            dashed: false,
+            points,
+        };
+        let mut charts = Vec::new();
+        if let Some(epochs) = epochs(&model.training).or_else(|| epochs(&model.course)) {
+            for (field, what) in [("loss", "loss"), ("recall", "validation recall@10")] {
+                let points: Vec<(f64, f64)> = epochs
+                    .iter()
+                    .filter_map(|epoch| Some((epoch["epoch"].as_f64()?, epoch[field].as_f64()?)))
+                    .collect();
+                if points.len() > 1 {
+                    charts.push(svg::lines("epoch", what, false, &[line(what, points)]));
+                }
+            }
+        } else if let Some(distortions) = model.training["distortions"].as_array() {
+            let points: Vec<(f64, f64)> = distortions
+                .iter()
+                .enumerate()
+                .filter_map(|(round, value)| Some((round as f64 + 1.0, value.as_f64()?)))
+                .collect();
+            if points.len() > 1 {
+                charts.push(svg::lines(
+                    "round",
+                    "mean squared error",
+                    false,
+                    &[line("", points)],
+                ));
+            }
+        }
+        if !charts.is_empty() {
+            let _ = write!(
+                html,
+                "<h2>Training of {}</h2>{}",
+                escape(&name(model)),
+                charts.join("")
+            );
+        }
+    }
+    html
+}
+
+/// The first list of objects with an epoch and a loss, wherever it is.
+fn epochs(value: &Value) -> Option<&Vec<Value>> {
+    match value {
+        Value::Array(items)
+            if items
+                .first()
+                .is_some_and(|item| item["epoch"].is_number() && item["loss"].is_number()) =>
+        {
+            Some(items)
+        }
+        Value::Array(items) => items.iter().find_map(epochs),
+        Value::Object(fields) => fields.values().find_map(epochs),
+        _ => None,
+    }
+}
+
+fn codewords(measured: &[Measured]) -> String {
+    let mut html = String::new();
+    for (n, model) in measured.iter().enumerate() {
+        let Some(codes) = &model.evaluation.codes else {
+            continue;
+        };
+        let _ = write!(
+            html,
+            "<h2>Codewords of {}</h2><table class=\"codewords\"><tr><th>subspace</th><th class=\"n\">used</th><th class=\"n\">entropy, bits</th><th>rows a codeword, most used first</th></tr>",
+            escape(&name(model))
+        );
+        for (subspace, counts) in codes.usage.iter().enumerate() {
+            let _ = write!(
+                html,
+                "<tr><td>{subspace}</td><td class=\"n\">{} of {}</td><td class=\"n\">{:.2}</td><td>{}</td></tr>",
+                codes.used[subspace],
+                counts.len(),
+                codes.entropy[subspace],
+                svg::usage(counts, COLOURS[n % COLOURS.len()])
+            );
+        }
+        html += "</table>";
+    }
+    html
+}
+
+/// The first two models' hits for some queries.
+fn hits(measured: &[Measured], questions: &Questions, snapshot: &Snapshot) -> Result<String> {
+    let sides: Vec<&Measured> = measured
+        .iter()
+        .filter(|model| !model.evaluation.samples.is_empty())
+        .take(2)
+        .collect();
+    if sides.is_empty() {
+        return Ok(String::new());
+    }
+    let mut wanted: HashMap<u32, String> = HashMap::new();
+    for model in &sides {
+        for (_, row) in model.evaluation.samples.iter().flatten() {
+            wanted.insert(*row, String::new());
+        }
+    }
+    let mut number = 0;
+    snapshot.for_each_row(|row| {
+        if let Some(shown) = wanted.get_mut(&number) {
+            let text: String = row.text.unwrap_or_default().chars().take(200).collect();
+            *shown = format!("<code>{}</code> {}", escape(row.key), escape(&text));
+        }
+        number += 1;
+        Ok(())
+    })?;
+    let mut html = String::from("<h2>Hits</h2><p><small>Right rows are marked.</small></p>");
+    for (n, question) in questions.all.iter().enumerate().take(SAMPLES) {
+        let query = match &question.query {
+            Asked::Text(text) => text.chars().take(300).collect(),
+            Asked::Vector(_) => format!("vector {n}"),
+        };
+        let _ = write!(html, "<h3>{}</h3><div class=\"sides\">", escape(&query));
+        for model in &sides {
+            let _ = write!(html, "<div><small>{}</small><ol>", escape(&name(model)));
+            for (score, row) in &model.evaluation.samples[n] {
+                let class = if question.right.contains(row) {
+                    " class=\"right\""
+                } else {
+                    ""
+                };
+                let _ = write!(
+                    html,
+                    "<li{class}><small>{score:.3}</small> {}</li>",
+                    wanted[row]
+                );
+            }
+            html += "</ol></div>";
+        }
+        html += "</div>";
+    }
+    Ok(html)
+}
+
+/// A text as it may stand in a page.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}

@@ -1,0 +1,151 @@
+//! Measuring several models on the same questions.
+
+use crate::commands::open_model;
+use crate::progress::Progress;
+use crate::settings::Settings;
+use crate::stop;
+use anyhow::Result;
+use mopqdb::eval::{self, EvalOptions, Evaluation, Places, Questions};
+use mopqdb::scan::Scanner;
+use mopqdb::{EncoderId, Model, ModelId, Snapshot};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Instant;
+
+/// What a model did.
+pub(super) struct Measured {
+    /// None where there is no model: rows are searched exactly.
+    pub(super) id: Option<String>,
+    pub(super) method: String,
+    pub(super) active: bool,
+    /// As the trainer wrote them.
+    pub(super) training: Value,
+    /// What it measured meanwhile.
+    pub(super) course: Value,
+    pub(super) evaluation: Evaluation,
+    pub(super) ceiling: Places,
+    pub(super) seconds: f64,
+}
+
+impl Measured {
+    /// The first digits of its id.
+    pub(super) fn short(&self) -> String {
+        match &self.id {
+            Some(id) => id[..12.min(id.len())].to_owned(),
+            None => "none".into(),
+        }
+    }
+}
+
+/// What measures share.
+pub(super) struct Measurer<'a> {
+    db: &'a Path,
+    settings: &'a Settings,
+    snapshot: &'a Snapshot,
+    questions: &'a Questions,
+    scanner: Scanner,
+    depth: usize,
+    /// Questions whose hits are kept.
+    pub(super) samples: usize,
+    /// Computed once an encoder.
+    ceilings: HashMap<EncoderId, Places>,
+}
+
+impl<'a> Measurer<'a> {
+    pub(super) fn new(
+        db: &'a Path,
+        settings: &'a Settings,
+        snapshot: &'a Snapshot,
+        questions: &'a Questions,
+        depth: usize,
+    ) -> Result<Self> {
+        let scanner = Scanner::new(settings.threads)?;
+        Ok(Self {
+            db,
+            settings,
+            snapshot,
+            questions,
+            scanner,
+            depth,
+            samples: 0,
+            ceilings: HashMap::new(),
+        })
+    }
+
+    /// The model that answers now.
+    pub(super) fn active(&mut self) -> Result<Measured> {
+        let model = self.snapshot.model();
+        self.measure(model, true)
+    }
+
+    /// Any model of the database.
+    pub(super) fn other(&mut self, id: ModelId) -> Result<Measured> {
+        if self.snapshot.model().id() == Some(id) {
+            return self.active();
+        }
+        let model = open_model(self.db, id, self.settings)?;
+        self.measure(&model, false)
+    }
+
+    fn measure(&mut self, model: &Model, active: bool) -> Result<Measured> {
+        let started = Instant::now();
+        let progress = Progress::new("ranking", "rows", Some(self.snapshot.rows()));
+        let show = |done: u64, total: u64| {
+            progress.set_of(done, total);
+            !stop::asked()
+        };
+        let options = EvalOptions {
+            depth: self.depth,
+            samples: self.samples,
+            memory_limit: self.settings.memory_limit,
+            progress: Some(&show),
+        };
+        let encoder = model.encoder_id();
+        let ceiling = match self.ceilings.get(&encoder) {
+            Some(ceiling) => ceiling.clone(),
+            None => {
+                progress.note("whole vectors");
+                let ceiling = eval::ceiling(
+                    self.snapshot,
+                    model,
+                    self.questions,
+                    &self.scanner,
+                    &options,
+                )?
+                .places;
+                self.ceilings.insert(encoder, ceiling.clone());
+                ceiling
+            }
+        };
+        let evaluation = match model.quantizer() {
+            None => Evaluation {
+                places: ceiling.clone(),
+                head: None,
+                codes: None,
+                samples: Vec::new(),
+            },
+            Some(_) => {
+                progress.note("codes");
+                eval::evaluate(
+                    self.snapshot,
+                    model,
+                    self.questions,
+                    &self.scanner,
+                    &options,
+                )?
+            }
+        };
+        let manifest = model.bundle().map(|bundle| bundle.manifest());
+        Ok(Measured {
+            id: model.id().map(|id| id.to_string()),
+            method: manifest.map_or_else(|| "exact".into(), |manifest| manifest.method.clone()),
+            training: manifest.map_or(Value::Null, |manifest| manifest.training.clone()),
+            course: manifest.map_or(Value::Null, |manifest| manifest.evaluation.clone()),
+            active,
+            evaluation,
+            ceiling,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+mod faiss;
+mod jsonl;
+mod npy;
+
+use crate::out::{Out, plural};
+use crate::settings::Settings;
+use crate::stop;
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use mopqdb::{Snapshot, find_model};
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A way out: the rows, or the codes, in files that other programs read
+///
+/// DEST is a new directory. `jsonl`: rows.jsonl, as `insert` reads it. `npy`: vectors.npy, codes.npy (rows, subspaces),
+/// codebooks.npy (subspaces, codewords, sub_dim), and head_weight.npy, head_bias.npy, rotation.npy where the model has
+/// them. `faiss`: index.faiss, which Faiss itself loads; it takes queries as `mopqdb query --vectors` does and finds the
+/// same rows. Beside npy and faiss, line n of keys.txt (from 0) is the key of row n; tabs, line ends and backslashes in
+/// keys are written \t, \n and \\.
+///
+/// Faiss can't express an activation after the head or soft queries: such models are refused by name.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb export my.db out --format faiss
+  python3 -c 'import faiss; print(faiss.read_index(\"out/index.faiss\").ntotal)'
+  mopqdb export my.db out --format jsonl")]
+pub struct Export {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+    /// Directory to make
+    #[arg(value_name = "DEST")]
+    dest: PathBuf,
+    /// What to write
+    #[arg(long, value_enum)]
+    format: Kind,
+    /// A model other than the active one, by the first digits of its id (npy and faiss)
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// An index file of Faiss, and keys.txt
+    Faiss,
+    /// Vectors, codes and codebooks as numpy arrays, and keys.txt
+    Npy,
+    /// Rows, as `insert` reads them
+    Jsonl,
+}
+
+impl Export {
+    /// Writes a directory that was not there, whole or not at all.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        stop::listen();
+        let reader = super::read(&self.db, settings)?;
+        let snapshot = reader.snapshot();
+        let model = match &self.model {
+            None => Arc::clone(snapshot.model()),
+            Some(prefix) => {
+                let id = find_model(&self.db, prefix)?;
+                Arc::new(super::open_model(&self.db, id, settings)?)
+            }
+        };
+        std::fs::create_dir(&self.dest)
+            .with_context(|| format!("making the directory {}", self.dest.display()))?;
+        let written = match self.format {
+            Kind::Jsonl => jsonl::write(&snapshot, &self.dest),
+            Kind::Npy => npy::write(&snapshot, &model, &self.dest),
+            Kind::Faiss => faiss::write(&snapshot, &model, &self.dest),
+        };
+        let rows = match written {
+            Ok(rows) => rows,
+            Err(error) => {
+                // Half an export is worse than none.
+                let _ = std::fs::remove_dir_all(&self.dest);
+                return Err(error);
+            }
+        };
+        let mut out = Out::new(settings);
+        match out.is_json() {
+            true => {
+                out.object(&json!({"exported": rows, "dest": self.dest.display().to_string()}))?
+            }
+            false => out.line(format!(
+                "exported {} to {}",
+                plural(rows, "row"),
+                self.dest.display()
+            ))?,
+        }
+        out.flush()
+    }
+}
+
+/// Rows on their way out, a few thousand at a time: keys and vectors.
+fn for_each_batch(
+    snapshot: &Snapshot,
+    mut each: impl FnMut(&[String], &[f32]) -> Result<()>,
+) -> Result<u64> {
+    const BATCH: usize = 4096;
+    let (mut keys, mut vectors, mut rows) = (Vec::new(), Vec::new(), 0);
+    let mut failed = None;
+    let outcome = snapshot.for_each_row(|row| {
+        keys.push(row.key.to_owned());
+        vectors.extend_from_slice(row.vector);
+        rows += 1;
+        if keys.len() == BATCH {
+            let sent = each(&keys, &vectors);
+            keys.clear();
+            vectors.clear();
+            if let Err(error) = sent.and_then(|()| not_stopped()) {
+                failed = Some(error);
+                return Err(mopqdb::Error::invalid("the export ended"));
+            }
+        }
+        Ok(())
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    outcome?;
+    if !keys.is_empty() {
+        each(&keys, &vectors)?;
+    }
+    Ok(rows)
+}
+
+fn not_stopped() -> Result<()> {
+    match stop::asked() {
+        true => anyhow::bail!("stopped; nothing was kept"),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,33 @@
+//! Rows as `insert` reads them.
+
+use super::not_stopped;
+use anyhow::{Context, Result};
+use mopqdb::Snapshot;
+use serde_json::json;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+pub(super) fn write(snapshot: &Snapshot, dest: &Path) -> Result<u64> {
+    let path = dest.join("rows.jsonl");
+    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut rows = 0;
+    let io = |error: std::io::Error| mopqdb::Error::io("writing", &path)(error);
+    snapshot.for_each_row(|row| {
+        let object = match row.text {
+            Some(text) => json!({"key": row.key, "text": text}),
+            None => json!({"key": row.key, "vector": row.vector}),
+        };
+        serde_json::to_writer(&mut out, &object).map_err(|error| io(error.into()))?;
+        out.write_all(b"\n").map_err(io)?;
+        rows += 1;
+        match rows % 4096 == 0 && not_stopped().is_err() {
+            true => Err(mopqdb::Error::invalid("stopped; nothing was kept")),
+            false => Ok(()),
+        }
+    })?;
+    let file = out.into_inner().map_err(|error| io(error.into_error()))?;
+    file.sync_all().map_err(io)?;
+    Ok(rows)
+}

@@ -1,0 +1,114 @@
+//! Rows on their way into the database, checked one by one so that a message can name file and line.
+
+use crate::rows::{BadRow, ReadRow};
+use anyhow::Result;
+use mopqdb::{Database, Inserted, Model, Row, RowsKind, Value};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes a batch holds, about.
+const BYTES: usize = 16 << 20;
+/// Rows of the first batch; texts take a millisecond or more to encode.
+const FIRST: usize = 256;
+/// Rows of any batch.
+const MOST: usize = 32_768;
+/// A batch that takes about so long costs little for its sync, and loses little to Ctrl-C.
+const ABOUT: Duration = Duration::from_millis(500);
+
+/// Rows to be inserted as one.
+pub(super) struct Batch {
+    database: Database,
+    model: Arc<Model>,
+    replace: bool,
+    rows: Vec<Row>,
+    bytes: usize,
+    /// Rows a batch, by how long the last one took.
+    size: usize,
+}
+
+impl Batch {
+    pub(super) fn new(database: Database, replace: bool) -> Self {
+        let model = database.model();
+        Self {
+            database,
+            model,
+            replace,
+            rows: Vec::new(),
+            bytes: 0,
+            size: FIRST,
+        }
+    }
+
+    /// Takes a row, or says why it can't be taken.
+    pub(super) fn add(&mut self, read: ReadRow, numbered: bool) -> Result<Result<(), BadRow>> {
+        let ReadRow { row, place } = read;
+        let bad = |what: String| Ok(Err(BadRow { place, what }));
+        match (&row.value, self.model.rows()) {
+            (Value::Vector(vector), RowsKind::Vector) => {
+                if let Err(error) = self.model.check_vector(vector, || "the vector".into()) {
+                    return bad(error.to_string());
+                }
+            }
+            (Value::Text(_), RowsKind::Text) => {}
+            (Value::Text(_), RowsKind::Vector) => {
+                let dim = self.model.dim();
+                return bad(format!(
+                    "is a text, and this database has no encoder: it takes vectors of {dim} values; for texts make one with `mopqdb create DB --encoder default`"
+                ));
+            }
+            (Value::Vector(_), RowsKind::Text) => {
+                return bad("is a vector, and this database encodes texts; for vectors make one with `mopqdb create DB --encoder none --dim N`".into());
+            }
+        }
+        if numbered && !self.replace && self.differs(&row)? {
+            return bad(format!(
+                "the key {:?} exists with other content; give --replace if this file replaces it, --keys FILE for keys of its own, or another file name among several",
+                row.key
+            ));
+        }
+        self.bytes += row.key.len()
+            + match &row.value {
+                Value::Text(text) => text.len(),
+                Value::Vector(vector) => 4 * vector.len(),
+            };
+        self.rows.push(row);
+        Ok(Ok(()))
+    }
+
+    /// Whether there is a row with this key and other content.
+    fn differs(&self, row: &Row) -> Result<bool> {
+        let Some(stored) = self.database.get(&row.key)? else {
+            return Ok(false);
+        };
+        Ok(match (&row.value, &stored.value) {
+            (Value::Vector(vector), Value::Vector(stored)) => {
+                self.model.check_vector(vector, || "the vector".into())? != *stored
+            }
+            (new, stored) => new != stored,
+        })
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.rows.len() >= self.size || self.bytes >= BYTES
+    }
+
+    /// Inserts what there is, durably.
+    pub(super) fn insert(&mut self) -> Result<Option<Inserted>> {
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let inserted = self.database.insert(&self.rows)?;
+        let took = started.elapsed();
+        if took < ABOUT / 2 && self.rows.len() >= self.size {
+            self.size = (self.size * 2).min(MOST);
+        } else if took > ABOUT * 2 {
+            self.size = (self.size / 2).max(16);
+        }
+        self.rows.clear();
+        self.bytes = 0;
+        // A rebuild may have switched models meanwhile.
+        self.model = self.database.model();
+        Ok(Some(inserted))
+    }
+}

@@ -1,0 +1,152 @@
+//! Rows read ahead on a thread of their own, so that reading overlaps with inserting and a slow pipe is noticed.
+
+use crate::progress::Progress;
+use crate::rows::{self, BadRow, Format, KeyFile, ReadRow, RowReader, Source};
+use anyhow::{Context, Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// What comes next.
+pub(super) enum Item {
+    /// A row, and whether its key is a number that we gave it.
+    Row(ReadRow, bool),
+    /// A row that can't be taken.
+    Bad(BadRow),
+    /// Nothing more can be read.
+    Failed(Error),
+    /// Nothing came for a while.
+    Waiting,
+    /// All is read.
+    End,
+}
+
+/// Rows read ahead.
+pub(super) struct Feed {
+    items: Receiver<Item>,
+    bytes: Arc<AtomicU64>,
+    /// Of all files, where they are files of lines.
+    total_bytes: Option<u64>,
+    total_rows: Option<u64>,
+}
+
+/// Rows read ahead at most.
+const AHEAD: usize = 4096;
+
+impl Feed {
+    /// Opens every source before the first row is read: a name mistyped at the end of the line costs nothing.
+    pub(super) fn start(
+        sources: Vec<Source>,
+        format: Option<Format>,
+        mut keys: Option<KeyFile>,
+    ) -> Result<Self> {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let several = sources.len() > 1;
+        let mut total_bytes = Some(0);
+        for source in &sources {
+            let length = match source {
+                Source::File(path) => Some(
+                    std::fs::metadata(path)
+                        .with_context(|| format!("opening {}", path.display()))?,
+                )
+                .filter(|metadata| metadata.is_file())
+                .map(|metadata| metadata.len()),
+                Source::Stdin => None,
+            };
+            total_bytes = total_bytes
+                .zip(length)
+                .map(|(total, length)| total + length);
+        }
+        let mut readers = Vec::new();
+        for source in &sources {
+            readers.push(rows::open(source, format, several, &bytes)?);
+        }
+        let total_rows = readers
+            .iter()
+            .map(|reader| reader.rows_total())
+            .sum::<Option<u64>>();
+        let (sender, items) = sync_channel(AHEAD);
+        std::thread::spawn(move || {
+            for mut reader in readers {
+                if !forward(&mut *reader, keys.as_mut(), &sender) {
+                    return;
+                }
+            }
+            let end = keys.map_or(Ok(()), |mut keys| keys.expect_end());
+            let _ = sender.send(end.map_or_else(Item::Failed, |()| Item::End));
+        });
+        Ok(Self {
+            items,
+            bytes,
+            total_bytes,
+            total_rows,
+        })
+    }
+
+    /// The next item; [`Item::Waiting`] if none has come in so long.
+    pub(super) fn next(&mut self, patience: Duration) -> Item {
+        // `recv_timeout` adds the patience to the clock, which must not overflow.
+        match self
+            .items
+            .recv_timeout(patience.min(Duration::from_secs(1 << 30)))
+        {
+            Ok(item) => item,
+            Err(RecvTimeoutError::Timeout) => Item::Waiting,
+            Err(RecvTimeoutError::Disconnected) => Item::End,
+        }
+    }
+
+    /// A bar that suits what is known of the input.
+    pub(super) fn progress(&self) -> Progress {
+        match (self.total_rows, self.total_bytes) {
+            (Some(rows), _) => Progress::new("inserting", "rows", Some(rows)),
+            (None, Some(bytes)) => Progress::over_bytes("inserting", bytes),
+            (None, None) => Progress::new("inserting", "rows", None),
+        }
+    }
+
+    /// Moves the bar.
+    pub(super) fn show(&self, progress: &Progress, rows: u64) {
+        match (self.total_rows, self.total_bytes) {
+            (None, Some(_)) => progress.set(self.bytes.load(Ordering::SeqCst)),
+            _ => progress.set(rows),
+        }
+    }
+}
+
+/// Sends a reader's rows on. Whether to go on with the next reader.
+fn forward(
+    reader: &mut dyn RowReader,
+    mut keys: Option<&mut KeyFile>,
+    sender: &SyncSender<Item>,
+) -> bool {
+    let numbered = reader.numbered();
+    loop {
+        let item = match reader.next_row() {
+            Ok(None) => return true,
+            Err(error) => Item::Failed(error),
+            Ok(Some(Err(bad))) => match keys.as_deref_mut().map(|keys| keys.next_key(&bad.place)) {
+                // The bad row's key is passed over, so that the next row gets its own.
+                None | Some(Ok(_)) => Item::Bad(bad),
+                Some(Err(error)) => Item::Failed(error),
+            },
+            Ok(Some(Ok(row))) => match keys.as_deref_mut() {
+                None => Item::Row(row, numbered),
+                Some(keys) => match keys.next_key(&row.place) {
+                    Ok(Ok(key)) => {
+                        let mut row = row;
+                        row.row.key = key;
+                        Item::Row(row, false)
+                    }
+                    Ok(Err(bad)) => Item::Bad(bad),
+                    Err(error) => Item::Failed(error),
+                },
+            },
+        };
+        let last = matches!(item, Item::Failed(_));
+        if sender.send(item).is_err() || last {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The commands, a file each.
+
+mod bench;
+mod compact;
+mod completions;
+mod create;
+mod delete;
+mod eval;
+mod export;
+mod get;
+mod insert;
+mod models;
+mod query;
+mod rebuild;
+mod seal;
+mod stats;
+mod train;
+
+use crate::settings::Settings;
+use anyhow::Result;
+use clap::Subcommand;
+use mopqdb::{Bundle, Database, Model, ModelId, Reader, Snapshot};
+use std::path::Path;
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+#[expect(
+    missing_docs,
+    reason = "each is described by its arguments, which is what --help shows"
+)]
+pub enum Command {
+    Create(create::Create),
+    Insert(insert::Insert),
+    Query(query::Query),
+    Get(get::Get),
+    Delete(delete::Delete),
+    Train(train::Train),
+    Rebuild(rebuild::Rebuild),
+    Eval(eval::Eval),
+    Models(models::Models),
+    Stats(stats::Stats),
+    Seal(seal::Seal),
+    Compact(compact::Compact),
+    Export(export::Export),
+    Bench(bench::Bench),
+    Bundle(crate::bundle::BundleCommand),
+    Setup(crate::setup::Setup),
+    Completions(completions::Completions),
+}
+
+/// Runs one.
+pub fn run(command: Command, settings: &Settings) -> Result<()> {
+    match command {
+        Command::Create(create) => create.run(settings),
+        Command::Insert(insert) => insert.run(settings),
+        Command::Query(query) => query.run(settings),
+        Command::Get(get) => get.run(settings),
+        Command::Delete(delete) => delete.run(settings),
+        Command::Train(train) => train.run(settings),
+        Command::Rebuild(rebuild) => rebuild.run(settings),
+        Command::Eval(eval) => eval.run(settings),
+        Command::Models(models) => models.run(settings),
+        Command::Stats(stats) => stats.run(settings),
+        Command::Seal(seal) => seal.run(settings),
+        Command::Compact(compact) => compact.run(settings),
+        Command::Export(export) => export.run(settings),
+        Command::Bench(bench) => bench.run(settings),
+        Command::Bundle(bundle) => bundle.run(settings.json, settings.threads),
+        Command::Setup(setup) => setup.run(settings.json),
+        Command::Completions(completions) => completions.run(),
+    }
+}
+
+/// Opens a database for writing and says what opening had to mend.
+fn open(db: &Path, settings: &Settings) -> Result<Database> {
+    let database = Database::open(db, settings.options())?;
+    for warning in database.warnings() {
+        eprintln!("mopqdb: {warning}");
+    }
+    Ok(database)
+}
+
+/// Opens a database for reading.
+fn read(db: &Path, settings: &Settings) -> Result<Reader> {
+    Ok(Reader::open(db, settings.options())?)
+}
+
+/// Opens a model of a database, active or not.
+fn open_model(db: &Path, id: ModelId, settings: &Settings) -> Result<Model> {
+    let bundle = Bundle::open(db.join("models").join(id.to_string()))?;
+    Ok(Model::open(bundle, settings.threads)?)
+}
+
+/// Whether a model's codes can be made from the stored vectors.
+fn same_encoder(snapshot: &Snapshot, model: &Model) -> Result<()> {
+    if model.encoder_id() != snapshot.model().encoder_id() {
+        anyhow::bail!(
+            "that model has another encoder than the stored vectors: `mopqdb rebuild DB --model ID` first"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+use crate::out::{Out, Table};
+use crate::settings::Settings;
+use anyhow::Result;
+use clap::Args;
+use mopqdb::ModelInfo;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// List the models of a database: method, shape, date, recall
+///
+/// The active one is marked with `*`. Recall is that on the validation pairs of its training.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb models my.db
+  mopqdb rebuild my.db --model 3f2a        # switch to one of them; the first digits are enough")]
+pub struct Models {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+}
+
+impl Models {
+    /// Lists them, oldest first.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        let mut out = Out::new(settings);
+        let models = mopqdb::models(&self.db)?;
+        if out.is_json() {
+            for model in &models {
+                out.object(model)?;
+            }
+            return out.flush();
+        }
+        if models.is_empty() && out.is_terminal() {
+            out.line("no models yet: rows are searched exactly; `mopqdb train DB` learns one")?;
+        }
+        let mut table = Table::new(&["", "model", "method", "codes", "made", "recall"]);
+        for model in &models {
+            let active = if model.active { "*" } else { "" };
+            let shape = model
+                .shape
+                .map_or_else(|| "-".into(), |(m, l)| format!("{m}x{l}"));
+            table.row(vec![
+                active.into(),
+                model.id.short(),
+                model.method.clone(),
+                shape,
+                date(model.registered),
+                recall(model),
+            ]);
+        }
+        out.table(&table)?;
+        out.flush()
+    }
+}
+
+/// `@10 .788 @100 .945`, of whatever the trainer measured.
+fn recall(model: &ModelInfo) -> String {
+    let measured = &model.evaluation;
+    let recall = [
+        &measured["recall"],
+        &measured["valid"]["recall"],
+        &measured["validation"]["recall"],
+    ];
+    let Some(Value::Object(recall)) = recall.into_iter().find(|value| value.is_object()) else {
+        return "-".into();
+    };
+    let mut cuts: Vec<(u64, f64)> = recall
+        .iter()
+        .filter_map(|(k, value)| Some((k.parse().ok()?, value.as_f64()?)))
+        .collect();
+    cuts.sort_by_key(|(k, _)| *k);
+    cuts.iter()
+        .map(|(k, value)| format!("@{k} {value:.3}"))
+        .collect::<Vec<_>>()
+        .join("  ")
+}
+
+/// Seconds since 1970 as `2024-02-29 12:00` UTC.
+pub(super) fn date(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Civil from days (proleptic Gregorian): years of 365.2425 days that begin in March.
+    let shifted = days as i64 + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}",
+        rest / 3600,
+        rest / 60 % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01 00:00");
+        assert_eq!(date(951_782_399), "2000-02-28 23:59");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00");
+        assert_eq!(date(1_709_208_000), "2024-02-29 12:00");
+        assert_eq!(date(1_735_689_599), "2024-12-31 23:59");
+    }
+}

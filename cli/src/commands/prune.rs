@@ -1,0 +1,56 @@
+use crate::out::{Out, plural, size};
+use crate::settings::Settings;
+use anyhow::Result;
+use clap::Args;
+use mopqdb::{PruneOptions, find_model};
+use std::path::PathBuf;
+
+/// Drop models, codes and staged files that are no longer wanted
+///
+/// The active model always stays. A model that is dropped can't be rolled back to.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb prune my.db --dry-run
+  mopqdb prune my.db --keep 3f2a       # keeps that one beside the active one")]
+pub struct Prune {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+    /// A model to keep, by the first digits of its id; may be given several times
+    #[arg(long, value_name = "ID")]
+    keep: Vec<String>,
+    /// Drop what recovery and repair put aside, too
+    #[arg(long)]
+    orphans: bool,
+    /// Only tell what would go
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Prune {
+    /// Drops and tells.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        let keep: Result<Vec<_>, _> = self.keep.iter().map(|prefix| find_model(&self.db, prefix)).collect();
+        let options = PruneOptions { keep: keep?, orphans: self.orphans, dry_run: self.dry_run };
+        let pruned = mopqdb::prune(&self.db, &options)?;
+        let mut out = Out::new(settings);
+        if out.is_json() {
+            out.object(&pruned)?;
+            return out.flush();
+        }
+        if self.dry_run {
+            for path in &pruned.paths {
+                out.line(path.display().to_string())?;
+            }
+        }
+        out.line(format!(
+            "{} {}, {}, {}",
+            if self.dry_run { "would drop" } else { "dropped" },
+            plural(pruned.models.len() as u64, "model"),
+            plural(pruned.paths.len() as u64, "file"),
+            size(pruned.bytes)
+        ))?;
+        out.flush()
+    }
+}

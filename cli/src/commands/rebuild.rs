@@ -1,0 +1,95 @@
+use crate::out::{Out, count, plural};
+use crate::progress::Progress;
+use crate::settings::Settings;
+use crate::stop;
+use anyhow::Result;
+use clap::Args;
+use mopqdb::RebuildOptions;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Re-encode every row under another model, then switch to it
+///
+/// Queries and inserts go on meanwhile, in this and other processes: each answer is wholly of the old or wholly of the
+/// new model. Only what changed is computed: under the same encoder stored vectors are quantized again, and no text is
+/// encoded. Interrupted, it goes on where it stopped when run again; the old model keeps serving until the switch.
+///
+/// Where another process has the database open for writing, that process makes the switch when the rows are prepared;
+/// --wait bounds how long to wait for it (exit code 4: the prepared work is kept).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb rebuild my.db                    # to the newest model
+  mopqdb rebuild my.db --model 3f2a       # to this one: an older one rolls back, and reuses its codes")]
+pub struct Rebuild {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+    /// The model to switch to, by the first digits of its id; default: the newest
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+    /// Seconds to wait for the writing process to commit
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    wait: u64,
+}
+
+impl Rebuild {
+    /// Prepares and commits.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        stop::listen();
+        rebuild(
+            &self.db,
+            self.model.as_deref(),
+            Duration::from_secs(self.wait),
+            settings,
+        )
+    }
+}
+
+/// Also for `insert`, whose first quantizer is trained by itself.
+pub(super) fn rebuild(
+    db: &Path,
+    model: Option<&str>,
+    wait: Duration,
+    settings: &Settings,
+) -> Result<()> {
+    let model = model
+        .map(|prefix| mopqdb::find_model(db, prefix))
+        .transpose()?;
+    let progress = Progress::new("rebuilding", "rows", Some(0));
+    let show = |done: mopqdb::Progress| progress.set_of(done.rows, done.total);
+    let options = RebuildOptions {
+        model,
+        threads: settings.threads,
+        memory_limit: settings.memory_limit,
+        wait,
+        progress: Some(&show),
+        stop: Some(stop::flag()),
+    };
+    let started = Instant::now();
+    let rebuilt = mopqdb::rebuild(db, &options)?;
+    let seconds = started.elapsed().as_secs_f64();
+    drop(progress);
+    let mut out = Out::new(settings);
+    if out.is_json() {
+        out.object(&json!({
+            "model": rebuilt.model.to_string(), "rows": rebuilt.rows, "reused": rebuilt.reused,
+            "encoded": rebuilt.encoded, "seconds": seconds,
+        }))?;
+        return out.flush();
+    }
+    let mut words = format!(
+        "{} is active: {} quantized",
+        rebuilt.model.short(),
+        plural(rebuilt.rows, "row")
+    );
+    if rebuilt.reused > 0 {
+        words += &format!(", {} reused", count(rebuilt.reused));
+    }
+    if rebuilt.encoded > 0 {
+        words += &format!(", {} encoded anew", plural(rebuilt.encoded, "text"));
+    }
+    out.line(format!("{words}, {seconds:.1} s"))?;
+    out.flush()
+}

@@ -1,0 +1,219 @@
+mod quantize;
+mod trainer;
+
+use crate::exit::usage;
+use crate::out::Out;
+use crate::pairs::Columns;
+use crate::settings::Settings;
+use crate::stop;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use quantize::Trained;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Learn a new model from pairs of query and key, over the rows of a database
+///
+/// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
+///
+/// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). The methods
+/// pq and opq need no pairs and run here; the others run `mopqdb-train`, found beside this program or on PATH, which
+/// takes more flags than are listed here: give them after `--`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb train my.db --pairs train.tsv --valid valid.tsv
+  mopqdb train my.db --pairs train.tsv --devices cpu:4 --sampling dcs --epochs 20
+  mopqdb train my.db --method opq                            # from the rows alone
+  mopqdb train my.db --pairs train.tsv -- --patience 5       # a flag of mopqdb-train's own")]
+pub struct Train {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+    /// Training pairs
+    #[arg(long, value_name = "TRAIN.tsv")]
+    pairs: Option<PathBuf>,
+    /// Validation pairs; without them some of the training queries are set aside
+    #[arg(long, value_name = "VALID.tsv")]
+    valid: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
+    /// How it is trained
+    #[arg(long, value_enum)]
+    method: Option<Method>,
+    /// Whose keys a query is contrasted with: in-batch, ncs or dcs
+    #[arg(long)]
+    sampling: Option<String>,
+    /// Where it is trained: cpu:4, or cuda:0,cuda:1
+    #[arg(long)]
+    devices: Option<String>,
+    /// How a codeword is chosen: l2, cosine, product or bilinear
+    #[arg(long)]
+    select: Option<String>,
+    /// Codes a row (bytes, at 256 codewords); 8 unless said
+    #[arg(long, value_name = "M")]
+    subspaces: Option<usize>,
+    /// Codewords a subspace; 256 unless said
+    #[arg(long, value_name = "L")]
+    codewords: Option<usize>,
+    /// Width of the learned embedding; 128 unless said (pq and opq keep the vectors' own)
+    #[arg(long, value_name = "N")]
+    dim: Option<usize>,
+    /// Epochs; for pq and opq the rounds of k-means
+    #[arg(long, value_name = "N")]
+    epochs: Option<usize>,
+    /// Pairs a device and step
+    #[arg(long, value_name = "N")]
+    batch: Option<usize>,
+    /// Learning rate of head and codebooks
+    #[arg(long)]
+    lr: Option<f64>,
+    /// Where all random choices come from; 42 unless said
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The encoder learns too
+    #[arg(long)]
+    joint: bool,
+    /// A configuration in TOML; flags override it
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// More flags for mopqdb-train
+    #[arg(last = true, value_name = "FLAGS")]
+    more: Vec<String>,
+}
+
+/// How a model is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Method {
+    /// The contrast of queries with quantized keys (the default)
+    Mopq,
+    /// Contrast of queries and keys, and the reconstruction error
+    Dqn,
+    /// Contrast of queries and keys, and the error of inner products
+    Dvsq,
+    /// Contrast of soft against hard quantization
+    Spq,
+    /// As dqn, selecting by a separate matrix of keys
+    Dpq,
+    /// k-means in each subspace, from the rows alone
+    Pq,
+    /// The same after a learned rotation
+    Opq,
+}
+
+impl Method {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mopq => "mopq",
+            Self::Dqn => "dqn",
+            Self::Dvsq => "dvsq",
+            Self::Spq => "spq",
+            Self::Dpq => "dpq",
+            Self::Pq => "pq",
+            Self::Opq => "opq",
+        }
+    }
+}
+
+impl Train {
+    /// Trains and registers.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        match self.method {
+            Some(method @ (Method::Pq | Method::Opq)) => {
+                self.only_for_pairs(method)?;
+                stop::listen();
+                let trained = quantize::train(&self.db, &self.quantize_options(method), settings)?;
+                tell(&trained, settings)
+            }
+            _ if self.pairs.is_none() && self.config.is_none() => Err(usage(
+                "learning from pairs needs --pairs TRAIN.tsv; without pairs there is --method opq",
+            )),
+            method => trainer::run(&self, method, settings),
+        }
+    }
+
+    /// Flags that mean nothing to k-means are refused rather than ignored.
+    fn only_for_pairs(&self, method: Method) -> Result<()> {
+        let given = [
+            ("--sampling", self.sampling.is_some()),
+            ("--devices", self.devices.is_some()),
+            ("--select", self.select.is_some()),
+            ("--dim", self.dim.is_some()),
+            ("--batch", self.batch.is_some()),
+            ("--lr", self.lr.is_some()),
+            ("--joint", self.joint),
+            ("--config", self.config.is_some()),
+            ("flags after --", !self.more.is_empty()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(usage(format!(
+                "{flag} has no meaning for --method {}",
+                method.name()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn quantize_options(&self, method: Method) -> quantize::Options<'_> {
+        let defaults = quantize::Options::default();
+        quantize::Options {
+            rotate: method == Method::Opq,
+            subspaces: self.subspaces.unwrap_or(defaults.subspaces),
+            codewords: self.codewords.unwrap_or(defaults.codewords),
+            iterations: self.epochs.unwrap_or(defaults.iterations),
+            seed: self.seed.unwrap_or(defaults.seed),
+            // Training pairs are not trained on here; they can still tell how well it does.
+            valid: self
+                .valid
+                .as_deref()
+                .or(self.pairs.as_deref())
+                .map(|path| (path, &self.columns)),
+        }
+    }
+}
+
+/// Trains the first quantizer of a database that has grown, and switches to it.
+pub(super) fn automatic(db: &Path, settings: &Settings, rows: u64) -> Result<()> {
+    eprintln!(
+        "mopqdb: {rows} rows and no quantizer: training one as `mopqdb train --method opq` does, then rebuilding \
+         (--no-auto skips this; `mopqdb train --pairs` learns a better one)"
+    );
+    let model = mopqdb::Reader::open(db, settings.options())?.model();
+    // Eight codes a row, or the nearest number that divides the width.
+    let subspaces = (1..=8)
+        .rev()
+        .find(|m| model.dim().is_multiple_of(*m))
+        .unwrap_or(1);
+    let options = quantize::Options {
+        rotate: true,
+        subspaces,
+        ..quantize::Options::default()
+    };
+    let trained = quantize::train(db, &options, settings)?;
+    tell(&trained, settings)?;
+    super::rebuild::rebuild(
+        db,
+        Some(&trained.id.to_string()),
+        Duration::from_secs(60),
+        settings,
+    )
+}
+
+fn tell(trained: &Trained, settings: &Settings) -> Result<()> {
+    let mut out = Out::new(settings);
+    match out.is_json() {
+        true => out.object(&json!({
+            "model": trained.id.to_string(), "method": trained.method, "rows": trained.rows,
+            "distortion": trained.distortion, "recall": trained.recall, "seconds": trained.seconds,
+        }))?,
+        false => {
+            out.line(trained.id.to_string())?;
+            eprintln!(
+                "mopqdb: {} from {} rows in {:.1} s; `mopqdb rebuild DB` switches to it",
+                trained.method, trained.rows, trained.seconds
+            );
+        }
+    }
+    out.flush()
+}

@@ -1,0 +1,94 @@
+//! Running `mopqdb-train`: a program of its own, so that this one links no libtorch.
+
+use super::{Method, Train};
+use crate::exit::Child;
+use crate::settings::Settings;
+use crate::stop;
+use anyhow::{Context, Result};
+use mopqdb::Error;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NAME: &str = if cfg!(windows) {
+    "mopqdb-train.exe"
+} else {
+    "mopqdb-train"
+};
+
+/// Runs it with our terminal, and ends as it ends.
+pub(super) fn run(train: &Train, method: Option<Method>, settings: &Settings) -> Result<()> {
+    let program = find()?;
+    stop::leave_to_child();
+    let status = Command::new(&program)
+        .args(arguments(train, method, settings))
+        .status()
+        .with_context(|| format!("running {}", program.display()))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        // It has said on stderr what went wrong; its codes are ours.
+        Some(code) => Err(Child(u8::try_from(code).unwrap_or(1)).into()),
+        None => anyhow::bail!(
+            "{} was killed; run the same command again to go on",
+            program.display()
+        ),
+    }
+}
+
+/// Beside this program, or on PATH, as git finds its commands.
+fn find() -> Result<PathBuf> {
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.join(NAME)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|directory| directory.join(NAME));
+    beside.into_iter().chain(on_path).find(|program| program.is_file()).ok_or_else(|| {
+        Error::Missing {
+            what: format!("{NAME} is neither beside mopqdb nor on PATH"),
+            remedy: "build it in the sources: `make setup` fetches libtorch, `cargo build --package mopqdb-trainer` builds it, or train without pairs: `mopqdb train DB --method opq`".into(),
+        }
+        .into()
+    })
+}
+
+fn arguments(train: &Train, method: Option<Method>, settings: &Settings) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec![train.db.clone().into()];
+    let mut add = |flag: &str, value: Option<OsString>| {
+        if let Some(value) = value {
+            arguments.push(flag.into());
+            arguments.push(value);
+        }
+    };
+    let path = |path: &Option<PathBuf>| path.as_deref().map(Path::as_os_str).map(Into::into);
+    let number = |number: Option<usize>| number.map(|number| number.to_string().into());
+    add("--pairs", path(&train.pairs));
+    add("--valid", path(&train.valid));
+    add("--queries", path(&train.columns.queries));
+    add("--config", path(&train.config));
+    add("--method", method.map(|method| method.name().into()));
+    add("--sampling", train.sampling.as_deref().map(Into::into));
+    add("--devices", train.devices.as_deref().map(Into::into));
+    add("--select", train.select.as_deref().map(Into::into));
+    add("--subspaces", number(train.subspaces));
+    add("--codewords", number(train.codewords));
+    add("--dim", number(train.dim));
+    add("--epochs", number(train.epochs));
+    add("--batch", number(train.batch));
+    add("--lr", train.lr.map(|rate| rate.to_string().into()));
+    add("--seed", train.seed.map(|seed| seed.to_string().into()));
+    add(
+        "--threads",
+        number(Some(settings.threads).filter(|threads| *threads > 0)),
+    );
+    for (flag, given) in [
+        ("--key-ids", train.columns.key_ids),
+        ("--joint", train.joint),
+        ("--json", settings.json),
+    ] {
+        if given {
+            arguments.push(flag.into());
+        }
+    }
+    arguments.extend(train.more.iter().map(Into::into));
+    arguments
+}

@@ -1,0 +1,185 @@
+//! Exit codes, and errors in words: what happened, then what to do next.
+
+use mopqdb::Error;
+use std::fmt;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+/// Something failed.
+pub const FAILED: u8 = 1;
+/// The command line is wrong.
+pub const USAGE: u8 = 2;
+/// Data on disk are damaged.
+pub const CORRUPT: u8 = 3;
+/// Another process holds the lock.
+pub const LOCKED: u8 = 4;
+/// A part that is installed apart is missing.
+pub const MISSING: u8 = 5;
+
+/// A wrong command line that only we could see.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// A wrong command line, as an error.
+pub fn usage(what: impl Into<String>) -> anyhow::Error {
+    Usage(what.into()).into()
+}
+
+/// The database is damaged: all was said on stdout already.
+#[derive(Debug)]
+pub struct Damaged(pub usize);
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 problem was found"),
+            n => write!(f, "{n} problems were found"),
+        }
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Another program did not end well; it has said why.
+#[derive(Debug)]
+pub struct Child(pub u8);
+
+impl fmt::Display for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it ended with {}", self.0)
+    }
+}
+
+impl std::error::Error for Child {}
+
+/// Prints an error with its advice; gives the exit code of its kind.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    // Whoever read our output has had enough (`mopqdb query ... | head`): that is no failure.
+    if error.chain().any(is_broken_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    if let Some(Child(code)) = error.downcast_ref() {
+        return ExitCode::from(*code);
+    }
+    eprintln!("mopqdb: {}", in_words(error));
+    if let Some(advice) = advice(error) {
+        eprintln!("        {advice}");
+    }
+    ExitCode::from(code(error))
+}
+
+/// The chain of causes, each said once: the engine's errors tell their cause themselves.
+fn in_words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let io = cause.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+/// The exit code of an error.
+pub fn code(error: &anyhow::Error) -> u8 {
+    if error.downcast_ref::<Usage>().is_some() {
+        return USAGE;
+    }
+    if error.downcast_ref::<Damaged>().is_some() {
+        return CORRUPT;
+    }
+    match error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Error>())
+    {
+        Some(Error::Corrupt(_)) => CORRUPT,
+        Some(Error::Locked { .. }) => LOCKED,
+        Some(Error::Missing { .. }) => MISSING,
+        _ => FAILED,
+    }
+}
+
+/// What to do next, where the error itself does not say.
+fn advice(error: &anyhow::Error) -> Option<&'static str> {
+    if error.downcast_ref::<Usage>().is_some() {
+        return Some("`mopqdb COMMAND --help` shows what it takes");
+    }
+    if error.downcast_ref::<Damaged>().is_some() {
+        return Some("`mopqdb repair DB` mends what can be; keep a copy of the directory first");
+    }
+    match error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Error>())?
+    {
+        Error::Corrupt(_) => Some(
+            "`mopqdb verify DB` shows how much is damaged, `mopqdb repair DB` mends what can be",
+        ),
+        Error::OutcomeUnknown(_) => {
+            Some("run the same command again: rows that are there already are not inserted twice")
+        }
+        Error::Io { doing, source, .. } => match (*doing, source.kind()) {
+            ("opening the database" | "listing", ErrorKind::NotFound) => {
+                Some("`mopqdb create DB` makes one, `mopqdb insert DB FILE` makes and fills one")
+            }
+            (_, ErrorKind::StorageFull) => Some(
+                "free some space (`mopqdb prune DB` drops what is no longer wanted) and run it again",
+            ),
+            (_, ErrorKind::PermissionDenied) => {
+                Some("check who owns the directory; queries need to read it, inserts to write it")
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn each_kind_of_error_has_its_code_however_deep_it_is() {
+        let corrupt = Error::corrupt("f", "codes", 7, "checksum");
+        let locked = Error::Locked {
+            path: "LOCK".into(),
+            holder: "mopqdb (1)".into(),
+        };
+        let missing = Error::Missing {
+            what: "x".into(),
+            remedy: "y".into(),
+        };
+        for (error, wanted) in [
+            (anyhow::Error::from(corrupt), CORRUPT),
+            (locked.into(), LOCKED),
+            (missing.into(), MISSING),
+            (Error::invalid("no").into(), FAILED),
+            (usage("-k 0"), USAGE),
+            (Damaged(2).into(), CORRUPT),
+        ] {
+            assert_eq!(code(&error), wanted, "{error}");
+        }
+        let deep = Err::<(), _>(Error::corrupt("f", "codes", 7, "x"))
+            .context("querying")
+            .unwrap_err();
+        assert_eq!(code(&deep), CORRUPT);
+        assert!(advice(&deep).unwrap().contains("repair"));
+        let missing = Error::io("opening", "f")(std::io::Error::from(ErrorKind::NotFound));
+        assert_eq!(in_words(&missing.into()), "f: opening: entity not found");
+    }
+}

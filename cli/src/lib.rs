@@ -1,0 +1,52 @@
+//! The `mopqdb` program. Each command is a short file in [`commands`]: parse, call the engine, print.
+//!
+//! Results go to stdout, progress and warnings to stderr; the exit code tells the kind of an error ([`exit`]).
+
+mod bundle;
+pub mod commands;
+pub mod exit;
+pub mod help;
+pub mod out;
+pub mod pairs;
+pub mod progress;
+pub mod rows;
+pub mod settings;
+mod setup;
+pub mod stop;
+
+use clap::Parser;
+use commands::Command;
+use settings::Settings;
+use std::process::ExitCode;
+
+/// An embedded database for nearest-neighbour search whose quantizer learns what its users search for.
+#[derive(Debug, Parser)]
+#[command(name = "mopqdb", version, after_help = help::TOP, max_term_width = 100)]
+#[command(propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The command line, for completions and pages.
+pub fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
+/// Parses, runs, and tells the outcome by the exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors: clap prints them on stdout and gives 0 for them.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE));
+        }
+    };
+    match commands::run(cli.command, &cli.settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::report(&error),
+    }
+}

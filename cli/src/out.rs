@@ -1,0 +1,236 @@
+//! Results on stdout: JSON where asked for, a table that fits on a terminal, tab-separated fields in a pipe.
+
+use crate::settings::Settings;
+use anyhow::Result;
+use console::{Alignment, Term, measure_text_width, pad_str, truncate_str};
+use serde::Serialize;
+use std::io::{BufWriter, IsTerminal, Stdout, Write};
+
+/// Where results go.
+#[derive(Debug)]
+pub struct Out {
+    stdout: BufWriter<Stdout>,
+    json: bool,
+    /// Columns of the terminal, if stdout is one.
+    width: Option<usize>,
+}
+
+impl Out {
+    /// As the settings and the terminal ask.
+    pub fn new(settings: &Settings) -> Self {
+        let stdout = std::io::stdout();
+        let width = stdout.is_terminal().then(|| {
+            let (_, columns) = Term::stdout().size();
+            usize::from(columns).max(20)
+        });
+        Self {
+            stdout: BufWriter::new(stdout),
+            json: settings.json,
+            width,
+        }
+    }
+
+    /// Whether JSON was asked for.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether a person reads it.
+    pub fn is_terminal(&self) -> bool {
+        self.width.is_some()
+    }
+
+    /// A line as it is.
+    pub fn line(&mut self, line: impl AsRef<str>) -> Result<()> {
+        Ok(writeln!(self.stdout, "{}", line.as_ref())?)
+    }
+
+    /// An object on a line of its own.
+    pub fn object(&mut self, object: &impl Serialize) -> Result<()> {
+        serde_json::to_writer(&mut self.stdout, object).map_err(std::io::Error::from)?;
+        Ok(writeln!(self.stdout)?)
+    }
+
+    /// Rows of cells: aligned and cut to the width on a terminal, one line and tabs in a pipe.
+    pub fn table(&mut self, table: &Table) -> Result<()> {
+        match self.width {
+            Some(width) => write!(self.stdout, "{}", table.for_terminal(width))?,
+            None => write!(self.stdout, "{}", table.for_pipe())?,
+        }
+        Ok(())
+    }
+
+    /// Everything so far is out.
+    pub fn flush(&mut self) -> Result<()> {
+        Ok(self.stdout.flush()?)
+    }
+}
+
+/// Rows of cells.
+#[derive(Debug, Default)]
+pub struct Table {
+    headers: Vec<&'static str>,
+    /// Whether the column holds numbers, which end under one another.
+    right: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Columns; a name that begins with `>` is of numbers.
+    pub fn new(headers: &[&'static str]) -> Self {
+        Self {
+            right: headers
+                .iter()
+                .map(|header| header.starts_with('>'))
+                .collect(),
+            headers: headers
+                .iter()
+                .map(|header| header.trim_start_matches('>'))
+                .collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// A row.
+    pub fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.headers.len(), "a cell a column");
+        self.rows.push(cells);
+    }
+
+    fn for_pipe(&self) -> String {
+        let mut text = String::new();
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(|cell| escape(cell)).collect();
+            text.push_str(&cells.join("\t"));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn for_terminal(&self, width: usize) -> String {
+        let shown: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|row| row.iter().map(|cell| one_line(cell)).collect())
+            .collect();
+        let mut widths: Vec<usize> = self.headers.iter().map(|header| header.len()).collect();
+        for row in &shown {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(measure_text_width(cell));
+            }
+        }
+        // The last column takes what is left; others are held to a third of the terminal.
+        let last = widths.len() - 1;
+        let mut left = width;
+        for column in widths.iter_mut().take(last) {
+            *column = (*column).min((width / 3).max(8));
+            left = left.saturating_sub(*column + 2);
+        }
+        widths[last] = widths[last].min(left.max(8));
+
+        let mut text = String::new();
+        let headers: Vec<String> = self
+            .headers
+            .iter()
+            .map(|header| header.to_string())
+            .collect();
+        let has_header = headers.iter().any(|header| !header.is_empty());
+        for row in has_header.then_some(&headers).into_iter().chain(&shown) {
+            let mut line = String::new();
+            for (n, cell) in row.iter().enumerate() {
+                let cut = truncate_str(cell, widths[n], "…");
+                let side = if self.right[n] {
+                    Alignment::Right
+                } else {
+                    Alignment::Left
+                };
+                line.push_str(&pad_str(&cut, widths[n], side, None));
+                if n < last {
+                    line.push_str("  ");
+                }
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A field of a tab-separated line: tabs, line ends and backslashes are written as in C.
+pub fn escape(field: &str) -> String {
+    if !field.contains(['\t', '\n', '\r', '\\']) {
+        return field.to_owned();
+    }
+    field
+        .replace('\\', "\\\\")
+        .replace('\t', "\\t")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r")
+}
+
+/// For a person: control characters could move the cursor, and a row is a line.
+fn one_line(cell: &str) -> String {
+    cell.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// 1234567 as 1,234,567.
+pub fn count(n: u64) -> String {
+    indicatif::HumanCount(n).to_string()
+}
+
+/// 1 row, 2 rows.
+pub fn plural(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{} {what}s", count(n)),
+    }
+}
+
+/// Bytes as a person says them.
+pub fn size(bytes: u64) -> String {
+    indicatif::BinaryBytes(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hits() -> Table {
+        let mut table = Table::new(&[">", ">score", "key", "text"]);
+        table.row(vec![
+            "1".into(),
+            "0.5".into(),
+            "a".into(),
+            "a text\nof two lines, and long".into(),
+        ]);
+        table.row(vec![
+            "10".into(),
+            "-12.25".into(),
+            "ключ\t2".into(),
+            "漢字漢字漢字漢字".into(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn a_pipe_gets_tabs_and_whole_texts() {
+        assert_eq!(
+            hits().for_pipe(),
+            "1\t0.5\ta\ta text\\nof two lines, and long\n10\t-12.25\tключ\\t2\t漢字漢字漢字漢字\n"
+        );
+    }
+
+    #[test]
+    fn a_terminal_gets_columns_cut_to_its_width() {
+        let text = hits().for_terminal(34);
+        assert_eq!(
+            text,
+            "     score  key     text\n 1     0.5  a       a text of two…\n10  -12.25  ключ 2  漢字漢字漢字…\n".to_owned()
+        );
+        for line in text.lines() {
+            assert!(measure_text_width(line) <= 34, "{line}");
+        }
+    }
+}

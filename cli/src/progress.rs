@@ -1,0 +1,74 @@
+//! Progress on stderr, on a terminal only: how far, how fast, how long still.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::time::Duration;
+
+/// A bar that nobody sees where stderr is not a terminal.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// `doing` is a verb ("inserting"), counted in `unit` ("rows"); with no total there is no time left to tell.
+    pub fn new(doing: &str, unit: &str, total: Option<u64>) -> Self {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10));
+        let style = match total {
+            Some(_) => format!(
+                "{doing} [{{bar:24}}] {{human_pos}}/{{human_len}} {unit}, {{per_sec}}, {{eta}} left{{msg}}"
+            ),
+            None => format!("{{spinner}} {doing} {{human_pos}} {unit}, {{per_sec}}{{msg}}"),
+        };
+        bar.set_style(style_of(&style));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar }
+    }
+
+    /// A bar over bytes, where the rows are not known beforehand; rows and their speed are told beside it.
+    pub fn over_bytes(doing: &str, total: u64) -> Self {
+        let bar =
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
+        bar.set_style(style_of(&format!(
+            "{doing} [{{bar:24}}] {{percent}}%, {{eta}} left{{msg}}"
+        )));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Self { bar }
+    }
+
+    /// So many are done.
+    pub fn set(&self, done: u64) {
+        self.bar.set_position(done);
+    }
+
+    /// So many are done, of so many.
+    pub fn set_of(&self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    /// What stands behind the numbers.
+    pub fn note(&self, note: impl Into<String>) {
+        self.bar.set_message(format!(", {}", note.into()));
+    }
+
+    /// Prints a line above the bar.
+    pub fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn style_of(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).expect("our templates are well formed");
+    style.progress_chars("=> ").with_key(
+        "per_sec",
+        |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{}/s", indicatif::HumanCount(state.per_sec() as u64));
+        },
+    )
+}

@@ -1,0 +1,110 @@
+//! Lines of a file, numbered, in bounded memory.
+
+use super::BadRow;
+use anyhow::{Context, Result};
+use std::io::BufRead;
+
+/// The longest line that is read: a text of 256 MiB is the engine's limit, and JSON escapes may double it.
+pub const MAX_LINE: usize = 512 << 20;
+
+/// Lines of a text file, from its start to its end.
+pub struct Lines {
+    name: String,
+    source: Box<dyn BufRead + Send>,
+    number: u64,
+    longest: usize,
+    line: Vec<u8>,
+}
+
+impl Lines {
+    /// Reads `source`; `name` is for messages.
+    pub fn new(name: impl Into<String>, source: Box<dyn BufRead + Send>) -> Self {
+        Self::with_longest(name, source, MAX_LINE)
+    }
+
+    /// The same with another cap.
+    pub fn with_longest(
+        name: impl Into<String>,
+        source: Box<dyn BufRead + Send>,
+        longest: usize,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            source,
+            number: 0,
+            longest,
+            line: Vec::new(),
+        }
+    }
+
+    /// The number of the line that was read last; the first is 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The file, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the line that was read last is.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.name, self.number)
+    }
+
+    /// The next line without its end, or what is wrong with it; `None` at the end.
+    ///
+    /// The outer error is the disk's: nothing more can be read. After an inner one the next line can.
+    pub fn read(&mut self) -> Result<Option<Result<&str, BadRow>>> {
+        self.line.clear();
+        let mut too_long = false;
+        let mut any = false;
+        loop {
+            let buffer = match self.source.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).with_context(|| format!("reading {}", self.name)),
+            };
+            if buffer.is_empty() {
+                break;
+            }
+            any = true;
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let part = &buffer[..end.unwrap_or(buffer.len())];
+            too_long |= self.line.len() + part.len() > self.longest;
+            if !too_long {
+                self.line.extend_from_slice(part);
+            }
+            let used = end.map_or(buffer.len(), |end| end + 1);
+            self.source.consume(used);
+            if end.is_some() {
+                break;
+            }
+        }
+        if !any {
+            return Ok(None);
+        }
+        self.number += 1;
+        let bad = |what: String| BadRow {
+            place: format!("{}:{}", self.name, self.number),
+            what,
+        };
+        if too_long {
+            let longest = self.longest;
+            return Ok(Some(Err(bad(format!(
+                "the line is longer than {longest} bytes"
+            )))));
+        }
+        let mut line = &self.line[..];
+        if self.number == 1 {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        line = line.strip_suffix(b"\r").unwrap_or(line);
+        Ok(Some(std::str::from_utf8(line).map_err(|error| {
+            bad(format!(
+                "byte {} of the line is not UTF-8",
+                error.valid_up_to() + 1
+            ))
+        })))
+    }
+}

@@ -1,0 +1,208 @@
+//! Each format gives its rows; each bad line its place and reason; memory does not follow the input.
+
+use super::*;
+use mopqdb::Value;
+use std::io::{BufReader, Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+fn rows_of(
+    name: &str,
+    content: &[u8],
+    format: Option<Format>,
+    several: bool,
+) -> Vec<Result<ReadRow, BadRow>> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    let bytes = Arc::new(AtomicU64::new(0));
+    let mut reader = open(&Source::File(path), format, several, &bytes).unwrap();
+    let mut rows = Vec::new();
+    while let Some(row) = reader.next_row().unwrap() {
+        rows.push(row);
+    }
+    rows
+}
+
+fn plain(rows: Vec<Result<ReadRow, BadRow>>) -> Vec<Row> {
+    rows.into_iter().map(|row| row.unwrap().row).collect()
+}
+
+#[test]
+fn jsonl_rows_hold_texts_or_vectors() {
+    let rows = plain(rows_of(
+        "a.jsonl",
+        b"{\"key\": \"a\", \"text\": \"one\\ntwo\"}\r\n\n{\"vector\": [1, 2.5e0], \"key\": 7}\n{\"key\":-3,\"text\":\"\"}",
+        None,
+        false,
+    ));
+    assert_eq!(rows[0], Row::text("a", "one\ntwo"));
+    assert_eq!(rows[1], Row::vector("7", [1.0, 2.5]));
+    assert_eq!(rows[2], Row::text("-3", ""));
+}
+
+#[test]
+fn a_bad_line_names_file_line_and_reason_and_the_next_is_read() {
+    for (line, said) in [
+        ("{\"key\": \"a\"", "EOF while parsing"),
+        ("{\"key\": \"a\"}", "neither \"text\" nor \"vector\""),
+        ("{\"key\": \"a\", \"text\": \"x\", \"vector\": [1]}", "both"),
+        ("{\"key\": \"\", \"text\": \"x\"}", "the key is empty"),
+        ("{\"key\": \"a\", \"vector\": []}", "the vector is empty"),
+        (
+            "{\"key\": \"a\", \"vector\": [1, 1e39]}",
+            "value 1 of the vector is inf",
+        ),
+        ("{\"key\": \"a\", \"vector\": [1, null]}", "invalid type"),
+        (
+            "{\"key\": \"a\", \"text\": \"x\", \"tag\": 1}",
+            "unknown field `tag`",
+        ),
+        ("{\"key\": 1.5, \"text\": \"x\"}", "Key"),
+        ("not json", "at column"),
+        ("\u{fffd}", "at column"),
+    ] {
+        let content = format!(
+            "{{\"key\": \"first\", \"text\": \"x\"}}\n{line}\n{{\"key\": \"last\", \"text\": \"x\"}}\n"
+        );
+        let rows = rows_of("a.jsonl", content.as_bytes(), None, false);
+        assert_eq!(rows.len(), 3, "{line}");
+        let bad = rows[1].as_ref().unwrap_err();
+        assert!(bad.place.ends_with("a.jsonl:2"), "{bad}");
+        assert!(bad.what.contains(said), "{line} gave {bad}");
+        assert_eq!(rows[2].as_ref().unwrap().row.key, "last");
+    }
+}
+
+#[test]
+fn tsv_takes_the_first_tab_and_keeps_the_others() {
+    let rows = rows_of("a.tsv", b"k1\tone\ttwo\nno tab\n\tx\n", None, false);
+    assert_eq!(rows[0].as_ref().unwrap().row, Row::text("k1", "one\ttwo"));
+    assert!(rows[1].as_ref().unwrap_err().what.contains("--format txt"));
+    assert!(rows[2].as_ref().unwrap_err().what.contains("key is empty"));
+}
+
+#[test]
+fn txt_lines_are_numbered_as_editors_do_and_by_file_when_there_are_several() {
+    let content = b"\xef\xbb\xbfone\n\nthree";
+    let rows = plain(rows_of("a.txt", content, None, false));
+    assert_eq!(rows, [Row::text("1", "one"), Row::text("3", "three")]);
+    let rows = plain(rows_of("part.tsv", content, Some(Format::Txt), true));
+    assert_eq!(
+        rows,
+        [Row::text("part:1", "one"), Row::text("part:3", "three")]
+    );
+}
+
+#[test]
+fn vectors_are_numbered_as_numpy_does_and_non_finite_ones_are_bad_rows() {
+    let mut fbin = 3_u32.to_le_bytes().to_vec();
+    fbin.extend(2_u32.to_le_bytes());
+    for value in [1.0_f32, 2.0, f32::NAN, 0.0, 3.0, 4.0] {
+        fbin.extend(value.to_le_bytes());
+    }
+    let rows = rows_of("a.fbin", &fbin, None, false);
+    assert_eq!(rows[0].as_ref().unwrap().row, Row::vector("0", [1.0, 2.0]));
+    let bad = rows[1].as_ref().unwrap_err();
+    assert!(
+        bad.place.ends_with("a.fbin: row 1") && bad.what.contains("NaN"),
+        "{bad}"
+    );
+    assert_eq!(rows[2].as_ref().unwrap().row.key, "2");
+}
+
+#[test]
+fn a_format_that_can_not_be_told_is_asked_for() {
+    let bytes = Arc::new(AtomicU64::new(0));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, "x").unwrap();
+    let error = open(&Source::File(path), None, false, &bytes)
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("--format"), "{error}");
+    assert_eq!(Format::of(Path::new("A.JSONL")), Some(Format::Jsonl));
+}
+
+#[test]
+fn a_line_past_the_cap_is_one_bad_row_in_bounded_memory() {
+    let long = std::io::repeat(b'x')
+        .take(10 << 20)
+        .chain(&b"\nshort\n"[..]);
+    let mut lines = Lines::with_longest("f", Box::new(BufReader::new(long)), 1000);
+    let bad = lines.read().unwrap().unwrap().unwrap_err();
+    assert_eq!(bad.to_string(), "f:1: the line is longer than 1000 bytes");
+    assert_eq!(lines.read().unwrap().unwrap().unwrap(), "short");
+    assert!(lines.read().unwrap().is_none());
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_a_bad_row_of_their_own() {
+    let mut lines = Lines::new("f", Box::new(Cursor::new(b"ab\xff\nok")));
+    let bad = lines.read().unwrap().unwrap().unwrap_err();
+    assert_eq!(bad.to_string(), "f:1: byte 3 of the line is not UTF-8");
+    assert_eq!(lines.read().unwrap().unwrap().unwrap(), "ok");
+}
+
+#[test]
+fn keys_come_from_their_file_one_a_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("keys.txt");
+    std::fs::write(&path, "a\n\nc\n").unwrap();
+    let mut keys = KeyFile::open(&path).unwrap();
+    assert_eq!(keys.next_key("r").unwrap().unwrap(), "a");
+    assert!(
+        keys.next_key("r")
+            .unwrap()
+            .unwrap_err()
+            .place
+            .ends_with("keys.txt:2")
+    );
+    assert!(keys.expect_end().is_err());
+    let error = keys.next_key("v.npy: row 3").unwrap_err().to_string();
+    assert!(
+        error.contains("has 3 keys, and v.npy: row 3 is one row more"),
+        "{error}"
+    );
+}
+
+#[test]
+fn any_bytes_give_rows_or_reasons_never_a_panic() {
+    // A small xorshift: seeded, so that a failure comes again.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let pieces: [&[u8]; 12] = [
+        b"{",
+        b"}",
+        b"\"key\":",
+        b"\"a\"",
+        b",",
+        b"\"vector\":[",
+        b"1e999",
+        b"]",
+        b"\n",
+        b"\t",
+        b"\xff",
+        b"[[[[",
+    ];
+    for _ in 0..2000 {
+        let content: Vec<u8> = (0..next() % 20)
+            .flat_map(|_| pieces[(next() % 12) as usize].to_vec())
+            .collect();
+        let text = String::from_utf8_lossy(&content);
+        if let Ok(Row {
+            value: Value::Vector(vector),
+            ..
+        }) = jsonl(&text)
+        {
+            assert!(vector.iter().all(|value| value.is_finite()));
+        }
+        let _ = tsv(&text);
+    }
+}

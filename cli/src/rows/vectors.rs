@@ -1,0 +1,55 @@
+//! Rows of npy, fvecs and fbin: vectors under their numbers.
+
+use super::{BadRow, ReadRow, RowReader, parse};
+use anyhow::Result;
+use mopqdb::Row;
+use mopqdb::vectors::VectorReader;
+
+/// Values held at once, at most.
+const BUFFER: usize = 1 << 18;
+
+/// Numbers rows from 0, as numpy does.
+pub(super) struct VectorRows {
+    pub(super) name: String,
+    /// Before the number in each key: `FILESTEM:` with several files.
+    pub(super) prefix: String,
+    pub(super) reader: VectorReader,
+    pub(super) buffer: Vec<f32>,
+    /// Of the buffer's first unused row, in values.
+    pub(super) at: usize,
+    pub(super) number: u64,
+}
+
+impl RowReader for VectorRows {
+    fn next_row(&mut self) -> Result<Option<Result<ReadRow, BadRow>>> {
+        let dim = self.reader.dim();
+        if self.at == self.buffer.len() {
+            self.buffer.clear();
+            self.at = 0;
+            if self
+                .reader
+                .read_rows((BUFFER / dim).max(1), &mut self.buffer)?
+                == 0
+            {
+                return Ok(None);
+            }
+        }
+        let vector = self.buffer[self.at..self.at + dim].to_vec();
+        self.at += dim;
+        let place = format!("{}: row {}", self.name, self.number);
+        let key = format!("{}{}", self.prefix, self.number);
+        self.number += 1;
+        Ok(Some(match parse::check(Row::vector(key, vector)) {
+            Ok(row) => Ok(ReadRow { row, place }),
+            Err(what) => Err(BadRow { place, what }),
+        }))
+    }
+
+    fn numbered(&self) -> bool {
+        true
+    }
+
+    fn rows_total(&self) -> Option<u64> {
+        self.reader.rows()
+    }
+}

@@ -1,0 +1,31 @@
+//! Ctrl-C: the work in hand is finished, then the program stops. A second one stops it at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C (and SIGTERM) is noted, and [`asked`] tells.
+pub fn listen() {
+    // An error means that a handler is there already: ours.
+    let _ = ctrlc::set_handler(|| {
+        if ASKED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+        eprintln!("\nmopqdb: stopping after the work in hand (once more: at once)");
+    });
+}
+
+/// Ctrl-C is for the program that we wait for, which shares our terminal.
+pub fn leave_to_child() {
+    let _ = ctrlc::set_handler(|| {});
+}
+
+/// Set when the user has asked us to stop: for the engine to look at.
+pub fn flag() -> &'static AtomicBool {
+    &ASKED
+}
+
+/// Whether the user has asked us to stop.
+pub fn asked() -> bool {
+    ASKED.load(Ordering::SeqCst)
+}
