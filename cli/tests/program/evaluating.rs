@@ -1,0 +1,303 @@
+//! `eval`: its numbers recomputed, its page looked at.
+
+use crate::exporting::python;
+use crate::support::{data, run};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Coarse codes, so that ties abound; two models; three right keys a query.
+fn database(dir: &Path) {
+    let rows = data(&dir.join("x.npy"), 1, 4000, 8);
+    let mut queries = Vec::new();
+    let noise = crate::support::numbers(5, 60 * 8);
+    let mut pairs = String::new();
+    for n in 0..60 {
+        queries.extend((0..8).map(|d| rows[n * 8 + d] + 0.3 * noise[n * 8 + d]));
+        for right in [n, n + 1000, n + 2000] {
+            pairs += &format!("{n}\t{right}\n");
+        }
+    }
+    let mut writer = mopqdb::vectors::VectorWriter::create(&dir.join("q.npy"), 8).unwrap();
+    writer.write(&queries).unwrap();
+    writer.finish().unwrap();
+    std::fs::write(dir.join("pairs.tsv"), pairs).unwrap();
+    run(dir, &["create", "x.db", "--dim", "8", "--metric", "ip"]).ok();
+    run(dir, &["insert", "x.db", "x.npy"]).ok();
+    run(
+        dir,
+        &[
+            "train",
+            "x.db",
+            "--method",
+            "pq",
+            "--subspaces",
+            "2",
+            "--codewords",
+            "8",
+        ],
+    )
+    .ok();
+    run(dir, &["rebuild", "x.db"]).ok();
+    run(
+        dir,
+        &[
+            "train",
+            "x.db",
+            "--method",
+            "opq",
+            "--subspaces",
+            "4",
+            "--codewords",
+            "16",
+        ],
+    )
+    .ok();
+}
+
+const EVAL: [&str; 6] = ["eval", "x.db", "--pairs", "pairs.tsv", "--queries", "q.npy"];
+
+#[test]
+fn the_numbers_are_those_of_a_few_lines_of_numpy_on_exported_codes() {
+    let Some(python) = python("numpy") else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    database(dir);
+    let measured = run(dir, &[&EVAL[..], &["--model", "all", "--json"]].concat()).json();
+    assert_eq!(measured.len(), 2);
+    for (n, model) in measured.iter().enumerate() {
+        let id = model["model"].as_str().unwrap();
+        let out = format!("out{n}");
+        run(
+            dir,
+            &["export", "x.db", &out, "--format", "npy", "--model", id],
+        )
+        .ok();
+        let script = format!(
+            "
+import json, os, numpy as np
+load = lambda name: np.load('{out}/' + name + '.npy')
+codes, books, vectors = load('codes'), load('codebooks'), load('vectors')
+keys = [line.rstrip('\\n') for line in open('{out}/keys.txt')]
+at = {{key: n for n, key in enumerate(keys)}}
+q = np.load('q.npy')
+R = load('rotation') if os.path.exists('{out}/rotation.npy') else np.eye(8, dtype='f4')
+table = np.einsum('qms,mls->qml', (q @ R).reshape(len(q), books.shape[0], -1), books).astype('f4')
+right = {{}}
+for line in open('pairs.tsv'):
+    query, key = line.rstrip('\\n').split('\\t')
+    right.setdefault(int(query), []).append(at[key])
+def recall(scores, k):
+    total = 0
+    for n, rows in right.items():
+        s = scores[n]
+        total += np.mean([np.clip((k - (s > s[r] + 1e-6).sum()) / (abs(s - s[r]) <= 1e-6).sum(), 0, 1) for r in rows])
+    return total / len(right)
+coded = sum(table[:, m, codes[:, m]] for m in range(books.shape[0]))
+decoded = np.concatenate([books[m][codes[:, m]] for m in range(books.shape[0])], axis=1)
+rotated = vectors @ R
+print(json.dumps({{
+    'recall': {{str(k): recall(coded, k) for k in (10, 50, 100)}},
+    'unquantized': {{str(k): recall(q @ vectors.T, k) for k in (10, 50, 100)}},
+    'reconstruction_loss': float(((rotated - decoded) ** 2).sum(1).mean()),
+    'relative_distortion': float(((rotated - decoded) ** 2).sum(1).mean() / ((rotated - rotated.mean(0)) ** 2).sum(1).mean()),
+    'codewords_used': [len(set(codes[:, m])) for m in range(books.shape[0])],
+    'distinct_codes': len(set(map(bytes, codes))),
+}}))
+"
+        );
+        let output = Command::new(&python)
+            .args(["-c", &script])
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let theirs: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for field in ["recall", "unquantized"] {
+            for k in ["10", "50", "100"] {
+                let (ours, theirs) = (
+                    model[field][k].as_f64().unwrap(),
+                    theirs[field][k].as_f64().unwrap(),
+                );
+                assert!(
+                    (ours - theirs).abs() < 2e-3,
+                    "{field}@{k}: {ours}, numpy {theirs}"
+                );
+            }
+        }
+        for field in ["reconstruction_loss", "relative_distortion"] {
+            let (ours, theirs) = (
+                model[field].as_f64().unwrap(),
+                theirs[field].as_f64().unwrap(),
+            );
+            assert!(
+                (ours / theirs - 1.0).abs() < 1e-4,
+                "{field}: {ours}, numpy {theirs}"
+            );
+        }
+        assert_eq!(model["codewords_used"], theirs["codewords_used"]);
+        assert_eq!(model["distinct_codes"], theirs["distinct_codes"]);
+        let (worst, best) = (
+            model["recall_worst"]["10"].as_f64().unwrap(),
+            model["recall_best"]["10"].as_f64().unwrap(),
+        );
+        let recall = model["recall"]["10"].as_f64().unwrap();
+        assert!(
+            worst <= recall && recall <= best && (n > 0 || worst < best),
+            "{worst} {recall} {best}"
+        );
+    }
+    let difference = &measured[1]["difference"]["100"];
+    let (low, high) = (
+        difference["low"].as_f64().unwrap(),
+        difference["high"].as_f64().unwrap(),
+    );
+    let mean = difference["mean"].as_f64().unwrap();
+    assert!(low <= mean && mean <= high && low < high, "{difference}");
+}
+
+#[test]
+fn a_query_that_is_a_row_is_left_out_where_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    data(&dir.join("x.npy"), 1, 500, 8);
+    run(dir, &["insert", "x.db", "x.npy"]).ok();
+    // Each row asks for itself and its neighbour's number: itself is always first.
+    let pairs: String = (0..50)
+        .map(|n| format!("{n}\t{n}\n{n}\t{}\n", n + 1))
+        .collect();
+    std::fs::write(dir.join("pairs.tsv"), pairs).unwrap();
+    let eval = |more: &[&str]| {
+        let arguments = [
+            &[
+                "eval",
+                "x.db",
+                "--pairs",
+                "pairs.tsv",
+                "--queries",
+                "x.npy",
+                "-k",
+                "1,500",
+                "--json",
+            ],
+            more,
+        ]
+        .concat();
+        run(dir, &arguments).json().remove(0)
+    };
+    let with = eval(&[]);
+    assert_eq!(
+        (with["recall"]["1"].as_f64(), with["recall"]["500"].as_f64()),
+        (Some(0.5), Some(1.0))
+    );
+    assert_eq!(with["method"], "exact");
+    let without = eval(&["--exclude-self"]);
+    assert!(without["recall"]["1"].as_f64().unwrap() < 0.2, "{without}");
+    assert_eq!(without["recall"]["500"].as_f64(), Some(1.0));
+    std::fs::write(dir.join("pairs.tsv"), "0\tno such key\n").unwrap();
+    let said = run(
+        dir,
+        &["eval", "x.db", "--pairs", "pairs.tsv", "--queries", "x.npy"],
+    )
+    .failed(1);
+    assert!(
+        said.contains("none of the right answers is a row"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_page_stands_alone_and_a_browser_shows_it() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    database(dir);
+    let table = run(
+        dir,
+        &[&EVAL[..], &["--model", "all", "--html", "report.html"]].concat(),
+    )
+    .ok();
+    assert!(
+        table.contains("pq") && table.contains("opq") && table.contains("whole vectors"),
+        "{table}"
+    );
+    let page = std::fs::read_to_string(dir.join("report.html")).unwrap();
+    for wanted in [
+        "recall@k",
+        "mean squared error",
+        "subspace",
+        "<h2>Hits</h2>",
+        "class=\"right\"",
+        "<polyline",
+    ] {
+        assert!(page.contains(wanted), "the page has no {wanted}");
+    }
+    for outside in ["http://", "https://", "<script", "<link", "@import", "url("] {
+        assert!(!page.contains(outside), "the page needs {outside}");
+    }
+    let Some(browser) = browser() else { return };
+    let shot = dir.join("report.png");
+    let output = Command::new(&browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--window-size=1000,1600",
+        ])
+        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+        .arg(format!("--screenshot={}", shot.display()))
+        .arg(format!("file://{}", dir.join("report.html").display()))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success() && shot.is_file(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        std::fs::metadata(&shot).unwrap().len() > 20_000,
+        "the screenshot is blank"
+    );
+    let text = Command::new(&browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+        .arg(format!("file://{}", dir.join("report.html").display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert_eq!(
+        dom.matches("class=\"codewords\"").count(),
+        2,
+        "two models' codewords are shown"
+    );
+    if let Some(keep) = std::env::var_os("MOPQDB_KEEP_SCREENSHOT") {
+        std::fs::copy(&shot, PathBuf::from(keep)).unwrap();
+    }
+}
+
+/// Any Chromium: `MOPQDB_CHROMIUM`, or one on PATH. None, loudly, where there is none.
+fn browser() -> Option<PathBuf> {
+    let named = std::env::var_os("MOPQDB_CHROMIUM").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = [
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+        "chrome-headless-shell",
+        "chromium-headless-shell",
+    ];
+    let found = named
+        .into_iter()
+        .chain(std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name))))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("SKIPPED: no Chromium to look at the page with (MOPQDB_CHROMIUM names one)");
+    }
+    found
+}

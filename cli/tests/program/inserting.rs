@@ -1,0 +1,261 @@
+//! `insert`: every format, bad lines, keys, resuming, memory.
+
+use crate::support::{data, numbers, program, run, run_with};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn rows(dir: &Path) -> u64 {
+    run(dir, &["stats", "x.db", "--json"]).json()[0]["rows"]
+        .as_u64()
+        .unwrap()
+}
+
+#[test]
+fn every_format_of_vectors_gives_the_same_rows_and_the_same_file_twice_changes_nothing() {
+    let dir = dir();
+    let dir = dir.path();
+    for name in ["a.npy", "a.fvecs", "a.fbin"] {
+        data(&dir.join(name), 7, 500, 6);
+    }
+    let first = run(dir, &["insert", "x.db", "a.npy"]);
+    assert!(
+        first
+            .err
+            .contains("x.db did not exist: made it, 6 dimensions, cosine"),
+        "{}",
+        first.err
+    );
+    assert_eq!(
+        first.ok(),
+        "inserted 500 rows (500 new, 0 replaced, 0 unchanged)\n"
+    );
+    for name in ["a.npy", "a.fvecs", "a.fbin"] {
+        assert_eq!(
+            run(dir, &["insert", "x.db", name]).ok(),
+            "inserted 500 rows (0 new, 0 replaced, 500 unchanged)\n"
+        );
+    }
+    assert_eq!(rows(dir), 500);
+    run(dir, &["get", "x.db", "0", "499"]).ok();
+}
+
+#[test]
+fn a_bad_line_stops_and_everything_before_it_is_kept_and_said() {
+    let dir = dir();
+    let dir = dir.path();
+    let mut lines: Vec<String> = (0..10)
+        .map(|n| format!("{{\"key\":\"k{n}\",\"vector\":[{n}, 1]}}"))
+        .collect();
+    lines[6] = "{\"key\":\"k6\",\"vector\":[6]}".into();
+    lines[8] = "not json".into();
+    std::fs::write(dir.join("a.jsonl"), lines.join("\n")).unwrap();
+    let said = run(dir, &["insert", "x.db", "a.jsonl"]).failed(1);
+    assert!(
+        said.contains("inserted 6 rows (6 new, 0 replaced, 0 unchanged), durably"),
+        "{said}"
+    );
+    assert!(
+        said.contains("a.jsonl:7: the vector has 1 values, this database takes 2"),
+        "{said}"
+    );
+    assert_eq!(rows(dir), 6);
+
+    let skipping = run(dir, &["insert", "x.db", "a.jsonl", "--skip-bad"]);
+    assert!(
+        skipping.err.contains("skipped a.jsonl:7:") && skipping.err.contains("skipped a.jsonl:9:"),
+        "{}",
+        skipping.err
+    );
+    assert_eq!(
+        skipping.ok(),
+        "inserted 8 rows (2 new, 0 replaced, 6 unchanged); skipped 2 bad rows\n"
+    );
+    let told = &run(dir, &["insert", "x.db", "a.jsonl", "--skip-bad", "--json"]).json()[0];
+    assert_eq!(
+        (
+            told["skipped"].as_u64(),
+            told["unchanged"].as_u64(),
+            told["total"].as_u64()
+        ),
+        (Some(2), Some(8), Some(8))
+    );
+}
+
+#[test]
+fn a_numbered_key_with_other_content_needs_replace() {
+    let dir = dir();
+    let dir = dir.path();
+    data(&dir.join("a.npy"), 1, 10, 3);
+    data(&dir.join("b.npy"), 2, 10, 3);
+    run(dir, &["insert", "x.db", "a.npy"]).ok();
+    let said = run(dir, &["insert", "x.db", "b.npy"]).failed(1);
+    assert!(
+        said.contains("b.npy: row 0: the key \"0\" exists with other content; give --replace"),
+        "{said}"
+    );
+    assert_eq!(
+        run(dir, &["insert", "x.db", "b.npy", "--replace"]).ok(),
+        "inserted 10 rows (0 new, 10 replaced, 0 unchanged)\n"
+    );
+    // Several files: a name of their own each.
+    run(dir, &["insert", "x.db", "a.npy", "b.npy"]).ok();
+    run(dir, &["get", "x.db", "a:0", "b:9"]).ok();
+    assert_eq!(rows(dir), 30);
+}
+
+#[test]
+fn keys_come_from_a_file_one_a_row() {
+    let dir = dir();
+    let dir = dir.path();
+    data(&dir.join("a.npy"), 1, 3, 3);
+    std::fs::write(dir.join("keys.txt"), "x\ny\nz\n").unwrap();
+    run(dir, &["insert", "x.db", "a.npy", "--keys", "keys.txt"]).ok();
+    run(dir, &["get", "x.db", "x", "z"]).ok();
+    std::fs::write(dir.join("few.txt"), "x\ny\n").unwrap();
+    let said = run(dir, &["insert", "x.db", "a.npy", "--keys", "few.txt"]).failed(1);
+    assert!(
+        said.contains("few.txt has 2 keys, and a.npy: row 2 is one row more"),
+        "{said}"
+    );
+}
+
+#[test]
+fn acknowledgements_come_after_each_durable_batch_and_a_slow_pipe_is_not_waited_for() {
+    let dir = dir();
+    let mut child = Command::new(program())
+        .args(["insert", "x.db", "--ack"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut acked = || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["acked"]
+            .as_u64()
+            .unwrap()
+    };
+    for n in 1..=3 {
+        writeln!(stdin, "{{\"key\":\"{n}\",\"vector\":[{n},1]}}").unwrap();
+        // The pipe stays open: the row is inserted all the same, and can be read by others.
+        assert_eq!(acked(), n);
+        assert!(
+            run(dir.path(), &["get", "x.db", &n.to_string()])
+                .ok()
+                .starts_with(&n.to_string())
+        );
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn memory_stays_flat_while_a_large_stream_is_inserted() {
+    let dir = dir();
+    data(&dir.path().join("seed.npy"), 1, 1, 64);
+    run(dir.path(), &["insert", "x.db", "seed.npy"]).ok();
+    let peak = |rows: usize| {
+        let mut child = Command::new(program())
+            .args([
+                "insert",
+                "x.db",
+                "-",
+                "--format",
+                "fbin",
+                "--replace",
+                "--no-auto",
+                "--threads",
+                "1",
+            ])
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&(rows as u32).to_le_bytes()).unwrap();
+        stdin.write_all(&64_u32.to_le_bytes()).unwrap();
+        let block: Vec<u8> = numbers(3, 1000 * 64)
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        for _ in 0..rows / 1000 {
+            stdin.write_all(&block).unwrap();
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("RssAnon"))
+                .unwrap_or_default();
+            peak = peak.max(
+                line.split_whitespace()
+                    .nth(1)
+                    .and_then(|kb| kb.parse::<u64>().ok())
+                    .unwrap_or(0),
+            );
+        }
+        drop(stdin);
+        assert!(child.wait().unwrap().success());
+        peak
+    };
+    if !Path::new("/proc/self/status").exists() {
+        eprintln!("SKIPPED: no /proc to read memory from");
+        return;
+    }
+    // 77 MB and then 180 MB pass through; what is held is one tail, whose size is set by `seal_rows` and `seal_bytes`.
+    let (small, large) = (peak(300_000), peak(700_000));
+    eprintln!("peak anonymous memory: {small} kB at 300,000 rows, {large} kB at 700,000");
+    assert!(
+        large < small * 3 / 2 + 100_000,
+        "{small} kB, then {large} kB"
+    );
+}
+
+#[test]
+fn an_empty_input_makes_no_database() {
+    let dir = dir();
+    let said = run_with(dir.path(), &["insert", "x.db"], "").failed(1);
+    assert!(
+        said.contains("no rows to insert; no database was made"),
+        "{said}"
+    );
+    assert!(!dir.path().join("x.db").exists());
+    let said = run_with(dir.path(), &["insert", "x.db"], "oops\n").failed(1);
+    assert!(
+        said.contains("stdin:1:") && said.contains("no database was made"),
+        "{said}"
+    );
+}
+
+#[test]
+fn sixty_five_thousand_rows_get_a_quantizer_by_themselves_unless_told_otherwise() {
+    let dir = dir();
+    let dir = dir.path();
+    data(&dir.join("a.npy"), 5, 65_600, 4);
+    run(dir, &["insert", "x.db", "a.npy", "--no-auto"]).ok();
+    assert_eq!(run(dir, &["models", "x.db"]).ok(), "");
+    let ran = run(dir, &["insert", "x.db", "a.npy"]);
+    assert!(
+        ran.err
+            .contains("65600 rows and no quantizer: training one"),
+        "{}",
+        ran.err
+    );
+    ran.ok();
+    let models = run(dir, &["models", "x.db", "--json"]).json();
+    assert_eq!(models.len(), 1);
+    assert_eq!(
+        (models[0]["active"].as_bool(), models[0]["method"].as_str()),
+        (Some(true), Some("opq"))
+    );
+}

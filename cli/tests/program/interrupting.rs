@@ -1,0 +1,106 @@
+//! Ctrl-C: the work in hand is finished, what was acknowledged is kept, and the program ends by itself.
+
+use crate::support::{program, run};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn ctrl_c_keeps_every_acknowledged_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(program())
+        .args(["insert", "x.db", "--ack", "--no-auto"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Rows without end, until nobody reads them.
+    let feeding = std::thread::spawn(move || {
+        for n in 0.. {
+            let line = format!("{{\"key\":\"{n}\",\"vector\":[{n},1,2,3,4,5,6,7]}}\n");
+            if stdin.write_all(line.as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..5 {
+        lines.next().unwrap().unwrap();
+    }
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let acked = lines.map_while(Result::ok).last().map_or(0, |line| {
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["acked"]
+            .as_u64()
+            .unwrap()
+    });
+    let started = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(20));
+    feeding.join().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("stopping after the work in hand") && said.contains("durably"),
+        "{said}"
+    );
+    let rows = run(dir.path(), &["stats", "x.db", "--json"]).json()[0]["rows"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(rows, acked, "what was acknowledged last is what there is");
+    assert!(
+        said.contains(&format!("{} new", thousands(acked))),
+        "{said}"
+    );
+}
+
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[test]
+fn a_second_ctrl_c_ends_it_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = Command::new(program())
+        .args(["insert", "x.db", "--ack"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{{\"key\":\"a\",\"vector\":[1,2]}}").unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
+    let pid = child.id().to_string();
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        let _ = Command::new("kill").args(["-INT", &pid]).status();
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "it does not end"
+        );
+    }
+    run(dir.path(), &["get", "x.db", "a"]).ok();
+}

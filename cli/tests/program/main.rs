@@ -1,0 +1,12 @@
+//! The program, driven as a user would: real processes, real files, a real terminal.
+
+mod evaluating;
+mod exporting;
+mod inserting;
+mod interrupting;
+mod messages;
+mod querying;
+mod retraining;
+mod support;
+mod terminal;
+mod texts;

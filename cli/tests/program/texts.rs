@@ -1,0 +1,122 @@
+//! Texts in, texts out, with the tiny encoder that the sources carry. Needs ONNX Runtime (`make setup`).
+
+use crate::support::run;
+use std::path::Path;
+
+/// A database of texts, or None, loudly, where there is no ONNX Runtime.
+fn database(dir: &Path) -> Option<()> {
+    let bundle = mopqdb::bundle::tiny_bundle();
+    run(
+        dir,
+        &["create", "x.db", "--encoder", bundle.to_str().unwrap()],
+    )
+    .ok();
+    let rows =
+        "a\tbirds fly south in winter\nb\tfish swim in the sea\nc\tbirds sing in the morning\n";
+    std::fs::write(dir.join("x.tsv"), rows).unwrap();
+    let inserted = run(dir, &["insert", "x.db", "x.tsv"]);
+    if inserted.code == 5 {
+        assert!(inserted.err.contains("setup"), "{}", inserted.err);
+        eprintln!("SKIPPED: no ONNX Runtime; `make setup` fetches it");
+        return None;
+    }
+    assert_eq!(
+        inserted.ok(),
+        "inserted 3 rows (3 new, 0 replaced, 0 unchanged)\n"
+    );
+    Some(())
+}
+
+#[test]
+fn texts_are_inserted_found_read_and_evaluated() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let Some(()) = database(dir) else { return };
+    let hits = run(
+        dir,
+        &["query", "x.db", "birds fly south in winter", "--json"],
+    )
+    .json();
+    assert_eq!(hits[0]["query"], "birds fly south in winter");
+    assert_eq!(
+        (
+            hits[0]["hits"][0]["key"].as_str(),
+            hits[0]["hits"][0]["text"].as_str()
+        ),
+        (Some("a"), Some("birds fly south in winter"))
+    );
+    assert_eq!(
+        run(dir, &["get", "x.db", "b"]).ok(),
+        "b\tfish swim in the sea\n"
+    );
+    std::fs::write(
+        dir.join("q.txt"),
+        "fish swim in the sea\n\nbirds sing in the morning\n",
+    )
+    .unwrap();
+    let out = run(dir, &["query", "x.db", "--file", "q.txt", "-k", "1"]).ok();
+    let keys: Vec<&str> = out
+        .lines()
+        .map(|line| line.split('\t').nth(2).unwrap())
+        .collect();
+    assert_eq!(keys, ["b", "c"]);
+    let by_stdin = crate::support::run_with(
+        dir,
+        &["query", "x.db", "--stdin", "-k", "1"],
+        "fish swim in the sea\nbirds sing in the morning\n",
+    );
+    assert_eq!(by_stdin.ok(), out);
+
+    std::fs::write(dir.join("pairs.tsv"), "fish swim in the sea\tfish swim in the sea\nbirds fly south in winter\tbirds sing in the morning\n").unwrap();
+    let eval = |more: &[&str]| {
+        run(
+            dir,
+            &[
+                &[
+                    "eval",
+                    "x.db",
+                    "--pairs",
+                    "pairs.tsv",
+                    "-k",
+                    "1,2",
+                    "--json",
+                ],
+                more,
+            ]
+            .concat(),
+        )
+        .json()
+        .remove(0)
+    };
+    let measured = eval(&[]);
+    assert_eq!(measured["recall"]["1"].as_f64(), Some(0.5));
+    let alone = eval(&["--exclude-self"]);
+    assert_eq!(
+        (alone["queries"].as_u64(), alone["unanswerable"].as_u64()),
+        (Some(1), Some(1)),
+        "{alone}"
+    );
+    assert_eq!(alone["recall"]["2"].as_f64(), Some(1.0));
+}
+
+#[test]
+fn lines_of_text_are_numbered_and_the_same_file_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let Some(()) = database(dir) else { return };
+    std::fs::write(dir.join("lines.txt"), "one line\nanother line\n").unwrap();
+    run(dir, &["insert", "x.db", "lines.txt"]).ok();
+    assert_eq!(run(dir, &["get", "x.db", "2"]).ok(), "2\tanother line\n");
+    assert_eq!(
+        run(dir, &["insert", "x.db", "lines.txt"]).ok(),
+        "inserted 2 rows (0 new, 0 replaced, 2 unchanged)\n"
+    );
+    std::fs::write(dir.join("lines.txt"), "one line\na changed line\n").unwrap();
+    let said = run(dir, &["insert", "x.db", "lines.txt"]).failed(1);
+    assert!(
+        said.contains("lines.txt:2: the key \"2\" exists with other content"),
+        "{said}"
+    );
+    let said = run(dir, &["insert", "x.db", "lines.txt", "--format", "tsv"]).failed(1);
+    assert!(said.contains("lines.txt:1: has no tab"), "{said}");
+}
