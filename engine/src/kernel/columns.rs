@@ -59,6 +59,10 @@ impl Columns {
         }
     }
 
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs
+    }
+
     /// `V_do`
     pub(super) fn value(&self, d: usize, output: usize) -> f32 {
         self.values[output / LANES * self.inputs + d][output % LANES]

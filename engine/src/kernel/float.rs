@@ -8,7 +8,7 @@ use super::columns::{Columns, LANES};
 
 type Lanes = [f32; LANES];
 
-/// Rows that share each load of the matrix.
+/// Rows that share each load of the matrix: twelve AVX2 registers of sums, two of the matrix, one of an input.
 const ROWS: usize = 4;
 
 /// `offset + sum` for N inputs, given as (inputs, N), and LANES outputs.
@@ -134,23 +134,24 @@ fn largest(mut lanes: Lanes) -> f32 {
     lanes[0]
 }
 
-/// Where `value` first is.
+/// Where `value` first is. Without branches: where it is can't be predicted.
 #[inline(always)]
 fn first_equal(tiles: &[Lanes], value: f32) -> u8 {
+    let mut least = [u32::MAX; LANES];
     for (tile, sums) in tiles.iter().enumerate() {
-        let mut any = false;
-        for sum in sums {
-            any |= *sum == value;
-        }
-        if any {
-            let mut lane = 0;
-            while lane + 1 < LANES && sums[lane] != value {
-                lane += 1;
-            }
-            return (tile * LANES + lane) as u8;
+        for l in 0..LANES {
+            let all_ones_if_different = u32::from(sums[l] != value).wrapping_neg();
+            least[l] = least[l].min(all_ones_if_different | (tile * LANES + l) as u32);
         }
     }
-    0
+    let mut width = LANES / 2;
+    while width > 0 {
+        for l in 0..width {
+            least[l] = least[l].min(least[l + width]);
+        }
+        width /= 2;
+    }
+    least[0] as u8
 }
 
 /// The best output for each of n rows, `stride` apart, with its sum. Requires: at most 256 outputs, sums that stay
@@ -205,4 +206,17 @@ pub(super) fn nearest(columns: &Columns, x: &[f32], codes: &mut [u8], sums: &mut
     each(columns, x, columns.inputs, codes.len(), |row, best| {
         (codes[row], sums[row]) = best;
     });
+}
+
+/// Adds each row (n, inputs) to the sum of its code, (codes, inputs).
+#[inline(always)]
+pub(super) fn accumulate(x: &[f32], inputs: usize, codes: &[u8], sums: &mut [f64]) {
+    for (row, &code) in x.chunks_exact(inputs).zip(codes) {
+        for (sum, &x) in sums[usize::from(code) * inputs..][..inputs]
+            .iter_mut()
+            .zip(row)
+        {
+            *sum += f64::from(x);
+        }
+    }
 }

@@ -221,6 +221,11 @@ impl Kernel {
         by_level!(self, float::nearest, float::nearest, (columns: &Columns, x: &[f32], codes: &mut [u8], sums: &mut [f32]))
     }
 
+    /// Adds each row (n, inputs) to the sum of its code, (codes, inputs).
+    pub(crate) fn accumulate(self, x: &[f32], inputs: usize, codes: &[u8], sums: &mut [f64]) {
+        by_level!(self, float::accumulate, float::accumulate, (x: &[f32], inputs: usize, codes: &[u8], sums: &mut [f64]))
+    }
+
     /// The score of each row (n, dim) for one query.
     pub(crate) fn similarities(self, metric: Metric, query: &[f32], rows: &[f32], out: &mut [f32]) {
         assert!(rows.len() == out.len() * query.len());
@@ -289,10 +294,10 @@ impl Kernel {
                 lookup: [6.0, 9.0, 13.0, 22.0, 38.0],
                 ..Costs::WITHOUT_FILTER
             },
-            // Its lookups cost about the same for any size: there is nothing to gain from less than all bits.
+            // Its lookups cost the same for any size: nothing is gained by less than all bits.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => Costs {
-                lookup: [3.0, 3.0, 3.0, 3.0, 4.0],
+                lookup: [4.0; 5],
                 ..Costs::WITHOUT_FILTER
             },
         }
@@ -316,4 +321,28 @@ impl Costs {
         sum: 64.0,
         survivor: (15.0, 2.0),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_had_by_name_or_the_error_says_which_there_are() {
+        for kernel in Kernel::available() {
+            assert_eq!(Kernel::named(kernel.name()).unwrap(), kernel);
+        }
+        for name in Kernel::unavailable() {
+            let error = Kernel::named(name).unwrap_err().to_string();
+            assert!(
+                error.contains("this CPU can't run") && error.contains("scalar"),
+                "{error}"
+            );
+        }
+        let error = Kernel::named("sse9").unwrap_err().to_string();
+        assert!(
+            error.contains("no kernel \"sse9\"") && error.contains("portable"),
+            "{error}"
+        );
+    }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PIECE: usize = 4096;
 
 /// Rows a centroid that the seeding looks at.
-const SEEDING_ROWS: usize = 16;
+const SEEDING_ROWS: usize = 8;
 
 /// What the iterations run on.
 #[derive(Debug)]
@@ -56,6 +56,8 @@ pub(super) struct KMeans {
     pub(super) centroids: Vec<f32>,
     /// One a row, of the latest step.
     pub(super) codes: Vec<u8>,
+    /// `|z|^2` of each row, found at the first step and anew when the rows have changed.
+    norms: Vec<f64>,
 }
 
 /// What one piece found.
@@ -126,7 +128,13 @@ impl KMeans {
             sub_dim,
             centroids,
             codes: vec![0; n],
+            norms: Vec::new(),
         }
+    }
+
+    /// The rows will be others from the next step on, as after a rotation.
+    pub(super) fn forget_rows(&mut self) {
+        self.norms.clear();
     }
 
     /// One step of Lloyd: assign every row, then move each centroid to the mean of its rows. An empty centroid
@@ -135,10 +143,20 @@ impl KMeans {
     pub(super) fn step(&mut self, machine: &Machine, rows: &[f32]) -> (f64, bool) {
         let (sub_dim, codewords) = (self.sub_dim, self.centroids.len() / self.sub_dim);
         let columns = self.columns();
+        if self.norms.is_empty() {
+            self.norms = rows.chunks_exact(sub_dim).map(square).collect();
+        }
+        let norms = &self.norms;
         let pieces = machine.map(self.codes.len().div_ceil(PIECE), |piece| {
             let rows = &rows[piece * PIECE * sub_dim..];
             let rows = &rows[..rows.len().min(PIECE * sub_dim)];
-            assign_piece(machine.kernel, &columns, rows, sub_dim, codewords)
+            assign_piece(
+                machine.kernel,
+                &columns,
+                rows,
+                &norms[piece * PIECE..],
+                codewords,
+            )
         });
         let mut changed = false;
         let mut distortion = 0.0;
@@ -224,9 +242,10 @@ fn assign_piece(
     kernel: Kernel,
     columns: &Columns,
     rows: &[f32],
-    sub_dim: usize,
+    norms: &[f64],
     codewords: usize,
 ) -> Piece {
+    let sub_dim = columns.inputs();
     let n = rows.len() / sub_dim;
     let mut piece = Piece {
         codes: vec![0; n],
@@ -235,20 +254,15 @@ fn assign_piece(
         counts: vec![0; codewords],
     };
     kernel.nearest(columns, rows, &mut piece.codes, &mut piece.distances);
-    for ((row, &code), distance) in rows
-        .chunks_exact(sub_dim)
-        .zip(&piece.codes)
-        .zip(&mut piece.distances)
-    {
-        let mut norm = 0.0;
-        let sums = &mut piece.sums[usize::from(code) * sub_dim..][..sub_dim];
-        for (sum, &x) in sums.iter_mut().zip(row) {
-            *sum += f64::from(x);
-            norm += f64::from(x) * f64::from(x);
-        }
+    kernel.accumulate(rows, sub_dim, &piece.codes, &mut piece.sums);
+    for ((&code, distance), norm) in piece.codes.iter().zip(&mut piece.distances).zip(norms) {
         piece.counts[usize::from(code)] += 1;
         // |z - C|^2 = |z|^2 - 2 (<z, C> - |C|^2 / 2), never below 0 but by rounding.
         *distance = (norm - 2.0 * f64::from(*distance)).max(0.0) as f32;
     }
     piece
+}
+
+fn square(row: &[f32]) -> f64 {
+    row.iter().map(|&x| f64::from(x) * f64::from(x)).sum()
 }

@@ -56,6 +56,7 @@ pub fn train_opq(
     for _ in 0..options.iterations {
         rotation = best_rotation(machine, rows, dim, &subspaces, setup.sub_dim)?;
         rotated = rotate(machine, rows, dim, &rotation);
+        subspaces.iter_mut().for_each(KMeans::forget_rows);
         step(&mut subspaces, &rotated);
     }
     for _ in 0..SETTLING_STEPS {

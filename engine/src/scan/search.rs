@@ -122,7 +122,8 @@ impl<'a> Search<'a> {
             let survivors: u32 = masks.iter().map(|m| m.count_ones()).sum();
             let expected = survivors as f32 / blocks as f32;
             let cost = lookups + expected * (costs.survivor.0 + subspaces * costs.survivor.1);
-            if cost < best.0 {
+            // At the same cost the sharper one: it has room for data that is harder than the sample.
+            if cost <= best.0 {
                 best = (cost, Plan::Filter { expected }, level);
             }
         }
