@@ -65,3 +65,12 @@ ifeq ($(LIBTORCH),)
 else
 	@echo "setup: using LIBTORCH=$(LIBTORCH)" >&2
 endif
+
+# The recall of every system on real pairs: hours. What was done is not done again.
+TABLE_DATA ?= data
+TABLE_OUT ?= target/table
+.PHONY: table
+table: ## every system of the paper on real pairs, with intervals (TABLE_DATA=FOLDER)
+	@test -d "$(TABLE_DATA)" || { echo "table: error: no folder $(TABLE_DATA); name the data sets: make table TABLE_DATA=FOLDER" >&2; exit 1; }
+	cargo run --release -q -p mopqdb-trainer --example table -- --data "$(TABLE_DATA)" --out "$(TABLE_OUT)" --sets debian --tables systems,selection,sizes,dqn
+	cargo run --release -q -p mopqdb-trainer --example table -- --data "$(TABLE_DATA)" --out "$(TABLE_OUT)" --sets quora,acl --tables systems

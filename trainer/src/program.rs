@@ -60,7 +60,7 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
         Some(joint) => Some(Joint::new(origin(flags, &rows)?, joint)?),
         None => None,
     };
-    let (queries, asked) = questions.encode(flags, &rows, &mut progress)?;
+    let (queries, asked) = questions.encode(flags, &config, &rows, &mut progress)?;
     let validation = Questions {
         vectors: asked,
         answers: questions.valid.answers(),
@@ -244,6 +244,7 @@ impl Asked {
     fn encode(
         &self,
         flags: &Flags,
+        config: &TrainConfig,
         rows: &Rows,
         progress: &mut Progress,
     ) -> Result<(Vec<f32>, Vec<f32>)> {
@@ -259,7 +260,7 @@ impl Asked {
             let valid_vectors = self.valid_vectors.as_ref().unwrap_or(vectors);
             return Ok((of(&self.train, vectors), of(&self.valid, valid_vectors)));
         }
-        if flags.joint {
+        if config.joint.is_some() {
             // The encoder in the making encodes them, again and again.
             return Ok((
                 Vec::new(),

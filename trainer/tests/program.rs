@@ -181,16 +181,15 @@ fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Texts through the tiny encoder, which needs ONNX Runtime (`make setup`).
-#[test]
-fn texts_are_encoded_once_and_learned_from() {
+/// A database of texts under the tiny encoder, which needs ONNX Runtime (`make setup`), and pairs for it.
+fn texts(test: &str) -> Option<Place> {
     if let Err(error) = mopqdb::encoder::locate_onnxruntime() {
         assert!(
             std::env::var_os("MOPQDB_REQUIRE_NATIVE").is_none(),
             "{error}"
         );
-        eprintln!("SKIPPED texts_are_encoded_once_and_learned_from: {error}");
-        return;
+        eprintln!("SKIPPED {test}: {error}");
+        return None;
     }
     let place = Place {
         dir: tempfile::tempdir().unwrap(),
@@ -211,21 +210,122 @@ fn texts_are_encoded_once_and_learned_from() {
     db.insert(&rows).unwrap();
     db.close().unwrap();
     fs::write(place.path("pairs.tsv"), pairs).unwrap();
-    let output = place.train(&["--pairs", "pairs.tsv", "--devices", "cpu:2", "--json"]);
+    Some(place)
+}
+
+/// Rebuilds with what a run has printed, and asks.
+fn switch_to(place: &Place, output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let options = RebuildOptions {
+        model: Some(done["model"].as_str().unwrap().parse().unwrap()),
+        ..RebuildOptions::default()
+    };
+    let db = Database::open(place.path("db"), Options::default()).unwrap();
+    db.rebuild(&options).unwrap();
+    assert_eq!(db.model().id(), options.model);
+    assert_eq!(db.query("some words", 3).unwrap().len(), 3);
+    done
+}
+
+#[test]
+fn texts_are_encoded_once_and_learned_from() {
+    let Some(place) = texts("texts_are_encoded_once_and_learned_from") else {
+        return;
+    };
+    let output = place.train(&["--pairs", "pairs.tsv", "--devices", "cpu:2", "--json"]);
+    switch_to(&place, &output);
     let kept = fs::read_dir(place.path("db/runs/embeddings"))
         .unwrap()
         .count();
     assert_eq!(kept, 2, "training and validation queries");
-    let id = done["model"].as_str().unwrap().parse().unwrap();
-    let db = Database::open(place.path("db"), Options::default()).unwrap();
-    let options = RebuildOptions {
-        model: Some(id),
-        ..RebuildOptions::default()
+}
+
+#[test]
+fn an_encoder_that_learned_is_rebuilt_to() {
+    let Some(place) = texts("an_encoder_that_learned_is_rebuilt_to") else {
+        return;
     };
-    db.rebuild(&options).unwrap();
-    assert_eq!(db.query("some words", 3).unwrap().len(), 3);
+    let before = Database::open(place.path("db"), Options::default())
+        .unwrap()
+        .model()
+        .encoder_id();
+    bert_weights(&place);
+    let joint = [
+        "--joint",
+        "--layers",
+        "1",
+        "--weights",
+        "bert.safetensors",
+        "--devices",
+        "cpu:2",
+    ];
+    let output = place.train(&[&["--pairs", "pairs.tsv", "--json"], &joint[..]].concat());
+    switch_to(&place, &output);
+    let model = Database::open(place.path("db"), Options::default())
+        .unwrap()
+        .model();
+    assert_ne!(model.encoder_id(), before);
+    assert_eq!(model.dim(), 24, "as wide as the new encoder");
+}
+
+/// Two layers of BERT at random, 24 wide, with a word for every id of the tiny tokenizer; `config.json` beside.
+fn bert_weights(place: &Place) {
+    let config = serde_json::json!({
+        "num_hidden_layers": 2, "hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 32
+    });
+    fs::write(place.path("config.json"), config.to_string()).unwrap();
+    let mut shapes: Vec<(String, Vec<usize>)> = vec![
+        ("embeddings.word_embeddings.weight".into(), vec![4_000, 24]),
+        ("embeddings.position_embeddings.weight".into(), vec![64, 24]),
+        (
+            "embeddings.token_type_embeddings.weight".into(),
+            vec![2, 24],
+        ),
+    ];
+    let mut both = |name: String, out: usize, input: Option<usize>| {
+        shapes.push((
+            format!("{name}.weight"),
+            [Some(out), input].into_iter().flatten().collect(),
+        ));
+        shapes.push((format!("{name}.bias"), vec![out]));
+    };
+    both("embeddings.LayerNorm".into(), 24, None);
+    for layer in 0..2 {
+        let at = |part: &str| format!("encoder.layer.{layer}.{part}");
+        for part in ["self.query", "self.key", "self.value", "output.dense"] {
+            both(at(&format!("attention.{part}")), 24, Some(24));
+        }
+        both(at("attention.output.LayerNorm"), 24, None);
+        both(at("intermediate.dense"), 32, Some(24));
+        both(at("output.dense"), 24, Some(32));
+        both(at("output.LayerNorm"), 24, None);
+    }
+    let mut random = Random::new(13, "weights", 0);
+    let blocks: Vec<(String, Vec<usize>, Vec<u8>)> = shapes
+        .into_iter()
+        .map(|(name, shape)| {
+            let centre = if name.ends_with("LayerNorm.weight") {
+                1.0
+            } else {
+                0.0
+            };
+            let values =
+                (0..shape.iter().product()).map(|_| (centre + 0.3 * random.normal()) as f32);
+            let bytes = values.flat_map(f32::to_le_bytes).collect();
+            (name, shape, bytes)
+        })
+        .collect();
+    let views = blocks.iter().map(|(name, shape, bytes)| {
+        let view =
+            safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.clone(), bytes);
+        (name.as_str(), view.unwrap())
+    });
+    fs::write(
+        place.path("bert.safetensors"),
+        safetensors::serialize(views, None).unwrap(),
+    )
+    .unwrap();
 }
 
 /// Ctrl-C (SIGINT) in the middle: a clean end, no model, and the same command goes on to the same end.
