@@ -111,7 +111,7 @@ pub enum Schedule {
 pub struct JointConfig {
     /// How many of the first layers are kept and trained.
     pub layers: usize,
-    /// Longest query in tokens, [CLS] and [SEP] included.
+    /// Longest query in tokens, `[CLS]` and `[SEP]` included.
     pub query_tokens: usize,
     /// Longest key in tokens.
     pub key_tokens: usize,

@@ -1,6 +1,6 @@
 //! Losses as pure functions of tensors.
 //!
-//! CE(A, B) is the mean over rows r of -log softmax_c(<A_r, B_c>)[r]. It is made of two parts, so that devices can
+//! CE(A, B) is the mean over rows r of `-log softmax_c(<A_r, B_c>)[r]`. It is made of two parts, so that devices can
 //! share the work ([`crate::sampling`]): the log-sum-exp of a row over a block of candidates, and the score of the
 //! row's own positive.
 
@@ -58,7 +58,7 @@ pub fn product_error(q: &Tensor, k: &Tensor, k_hat: &Tensor) -> Tensor {
     q.matmul(&(k - k_hat).tr()).square()
 }
 
-/// -Sum_i log p_i[code_i] of each row, from scaled logits (subspaces, rows, codewords) and codes (subspaces, rows).
+/// `-Sum_i log p_i[code_i]` of each row, from scaled logits (subspaces, rows, codewords) and codes (subspaces, rows).
 pub fn log_probability(logits: &Tensor, codes: &Tensor) -> Tensor {
     let log_p = logits.log_softmax(-1, logits.kind());
     -log_p
@@ -67,7 +67,7 @@ pub fn log_probability(logits: &Tensor, codes: &Tensor) -> Tensor {
         .sum_dim_intlist(0, false, None::<Kind>)
 }
 
-/// Value 0, gradient of -Sum_i p_i[code_i]: -log of P' = sg(1 - p) + p, which is 1 (METHOD 2.1 B).
+/// Value 0, gradient of `-Sum_i p_i[code_i]`: -log of P' = sg(1 - p) + p, which is 1 (METHOD 2.1 B).
 pub fn straight_through_probability(probabilities: &Tensor, codes: &Tensor) -> Tensor {
     let p = probabilities
         .gather(-1, &codes.unsqueeze(-1), false)
