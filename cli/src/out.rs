@@ -69,7 +69,7 @@ impl Out {
 /// Rows of cells.
 #[derive(Debug, Default)]
 pub struct Table {
-    headers: Vec<&'static str>,
+    headers: Vec<String>,
     /// Whether the column holds numbers, which end under one another.
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
@@ -77,15 +77,15 @@ pub struct Table {
 
 impl Table {
     /// Columns; a name that begins with `>` is of numbers.
-    pub fn new(headers: &[&'static str]) -> Self {
+    pub fn new<S: AsRef<str>>(headers: &[S]) -> Self {
         Self {
             right: headers
                 .iter()
-                .map(|header| header.starts_with('>'))
+                .map(|header| header.as_ref().starts_with('>'))
                 .collect(),
             headers: headers
                 .iter()
-                .map(|header| header.trim_start_matches('>'))
+                .map(|header| header.as_ref().trim_start_matches('>').to_owned())
                 .collect(),
             rows: Vec::new(),
         }
@@ -129,13 +129,12 @@ impl Table {
         widths[last] = widths[last].min(left.max(8));
 
         let mut text = String::new();
-        let headers: Vec<String> = self
-            .headers
-            .iter()
-            .map(|header| header.to_string())
-            .collect();
-        let has_header = headers.iter().any(|header| !header.is_empty());
-        for row in has_header.then_some(&headers).into_iter().chain(&shown) {
+        let has_header = self.headers.iter().any(|header| !header.is_empty());
+        for row in has_header
+            .then_some(&self.headers)
+            .into_iter()
+            .chain(&shown)
+        {
             let mut line = String::new();
             for (n, cell) in row.iter().enumerate() {
                 let cut = truncate_str(cell, widths[n], "…");

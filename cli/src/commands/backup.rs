@@ -30,7 +30,11 @@ impl Backup {
         let dest = self.dest.display().to_string();
         match out.is_json() {
             true => out.object(&json!({"files": done.files, "bytes": done.bytes, "dest": dest}))?,
-            false => out.line(format!("copied {}, {}, to {dest}", plural(done.files, "file"), size(done.bytes)))?,
+            false => out.line(format!(
+                "copied {}, {}, to {dest}",
+                plural(done.files, "file"),
+                size(done.bytes)
+            ))?,
         }
         out.flush()
     }

@@ -201,25 +201,25 @@ fn object(
 
 /// A line a model and a line for what its encoder could do.
 fn table(measured: &[Measured], cuts: &[usize]) -> Table {
-    let mut table = Table::new(&["model", "method", "recall", ">loss", ">used"]);
-    let recalls = |recall: &dyn Fn(usize) -> String| {
-        cuts.iter()
-            .map(|&k| format!("@{k} {}", recall(k)))
-            .collect::<Vec<_>>()
-            .join("  ")
+    let mut headers = vec!["model".to_owned(), "method".to_owned()];
+    headers.extend(cuts.iter().map(|k| format!(">recall@{k}")));
+    headers.extend([">loss".to_owned(), ">used".to_owned()]);
+    let mut table = Table::new(&headers);
+    let mut row = |name: String,
+                   method: &str,
+                   recall: &dyn Fn(usize) -> String,
+                   loss: String,
+                   used: String| {
+        let mut cells = vec![name, method.to_owned()];
+        cells.extend(cuts.iter().map(|&k| recall(k)));
+        cells.extend([loss, used]);
+        table.row(cells);
     };
+    let blank = || "-".to_owned();
     for (n, model) in measured.iter().enumerate() {
         let places = &model.evaluation.places;
-        let told = recalls(&|k| {
-            let interval = bootstrap::interval(&places.recalls(k), SEED);
-            format!(
-                "{:.3} ±{:.3}",
-                places.recall(k),
-                (interval.high - interval.low) / 2.0
-            )
-        });
         let (loss, used) = match &model.evaluation.codes {
-            None => ("-".into(), "-".into()),
+            None => (blank(), blank()),
             Some(codes) => {
                 let used = codes.used.iter().sum::<usize>() as f64;
                 let of = codes.usage.iter().map(Vec::len).sum::<usize>() as f64;
@@ -229,39 +229,43 @@ fn table(measured: &[Measured], cuts: &[usize]) -> Table {
                 )
             }
         };
-        let name = model.short();
         let mark = if model.active { "*" } else { "" };
-        table.row(vec![
-            format!("{name}{mark}"),
-            model.method.clone(),
-            told,
+        let told = |k: usize| {
+            let interval = bootstrap::interval(&places.recalls(k), SEED);
+            format!(
+                "{:.3} ±{:.3}",
+                places.recall(k),
+                (interval.high - interval.low) / 2.0
+            )
+        };
+        row(
+            format!("{}{mark}", model.short()),
+            &model.method,
+            &told,
             loss,
             used,
-        ]);
-        let blank = || "-".to_owned();
+        );
         if let Some(head) = &model.evaluation.head {
-            let told = recalls(&|k| format!("{:.3}", head.recall(k)));
-            table.row(vec![
+            row(
                 blank(),
-                "its head, whole".into(),
-                told,
+                "its head, whole",
+                &|k| format!("{:.3}", head.recall(k)),
                 blank(),
                 blank(),
-            ]);
+            );
         }
         // The same encoder has the same ceiling: told once.
         let last = measured
             .get(n + 1)
-            .is_none_or(|next| next.ceiling.0 != model.ceiling.0);
+            .is_none_or(|next| next.ceiling != model.ceiling);
         if last && model.evaluation.codes.is_some() {
-            let told = recalls(&|k| format!("{:.3}", model.ceiling.recall(k)));
-            table.row(vec![
+            row(
                 blank(),
-                "whole vectors".into(),
-                told,
+                "whole vectors",
+                &|k| format!("{:.3}", model.ceiling.recall(k)),
                 blank(),
                 blank(),
-            ]);
+            );
         }
     }
     table

@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+mod backup;
 mod bench;
 mod compact;
 mod completions;
@@ -10,11 +11,14 @@ mod export;
 mod get;
 mod insert;
 mod models;
+mod prune;
 mod query;
 mod rebuild;
+mod repair;
 mod seal;
 mod stats;
 mod train;
+mod verify;
 
 use crate::settings::Settings;
 use anyhow::Result;
@@ -39,8 +43,12 @@ pub enum Command {
     Eval(eval::Eval),
     Models(models::Models),
     Stats(stats::Stats),
+    Prune(prune::Prune),
     Seal(seal::Seal),
     Compact(compact::Compact),
+    Verify(verify::Verify),
+    Repair(repair::Repair),
+    Backup(backup::Backup),
     Export(export::Export),
     Bench(bench::Bench),
     Bundle(crate::bundle::BundleCommand),
@@ -61,8 +69,12 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
         Command::Eval(eval) => eval.run(settings),
         Command::Models(models) => models.run(settings),
         Command::Stats(stats) => stats.run(settings),
+        Command::Prune(prune) => prune.run(settings),
         Command::Seal(seal) => seal.run(settings),
         Command::Compact(compact) => compact.run(settings),
+        Command::Verify(verify) => verify.run(settings),
+        Command::Repair(repair) => repair.run(settings),
+        Command::Backup(backup) => backup.run(settings),
         Command::Export(export) => export.run(settings),
         Command::Bench(bench) => bench.run(settings),
         Command::Bundle(bundle) => bundle.run(settings.json, settings.threads),

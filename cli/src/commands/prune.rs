@@ -31,8 +31,16 @@ pub struct Prune {
 impl Prune {
     /// Drops and tells.
     pub fn run(self, settings: &Settings) -> Result<()> {
-        let keep: Result<Vec<_>, _> = self.keep.iter().map(|prefix| find_model(&self.db, prefix)).collect();
-        let options = PruneOptions { keep: keep?, orphans: self.orphans, dry_run: self.dry_run };
+        let keep: Result<Vec<_>, _> = self
+            .keep
+            .iter()
+            .map(|prefix| find_model(&self.db, prefix))
+            .collect();
+        let options = PruneOptions {
+            keep: keep?,
+            orphans: self.orphans,
+            dry_run: self.dry_run,
+        };
         let pruned = mopqdb::prune(&self.db, &options)?;
         let mut out = Out::new(settings);
         if out.is_json() {
@@ -46,7 +54,11 @@ impl Prune {
         }
         out.line(format!(
             "{} {}, {}, {}",
-            if self.dry_run { "would drop" } else { "dropped" },
+            if self.dry_run {
+                "would drop"
+            } else {
+                "dropped"
+            },
             plural(pruned.models.len() as u64, "model"),
             plural(pruned.paths.len() as u64, "file"),
             size(pruned.bytes)

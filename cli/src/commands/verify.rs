@@ -35,7 +35,10 @@ impl Verify {
         if self.encode.is_some() && !self.deep {
             return Err(usage("--encode goes with --deep"));
         }
-        let options = VerifyOptions { deep: self.deep, encode: self.encode.unwrap_or(0) };
+        let options = VerifyOptions {
+            deep: self.deep,
+            encode: self.encode.unwrap_or(0),
+        };
         let found = mopqdb::verify(&self.db, &options)?;
         let mut out = Out::new(settings);
         if out.is_json() {
@@ -48,7 +51,11 @@ impl Verify {
                 eprintln!("mopqdb: {note}");
             }
             if found.is_sound() {
-                let mut words = format!("sound: {} in segments, {}", plural(found.rows, "row"), plural(found.files, "file"));
+                let mut words = format!(
+                    "sound: {} in segments, {}",
+                    plural(found.rows, "row"),
+                    plural(found.files, "file")
+                );
                 if self.deep {
                     words += &format!(", {} computed anew", plural(found.codes, "code"));
                 }

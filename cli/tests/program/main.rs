@@ -4,6 +4,7 @@ mod evaluating;
 mod exporting;
 mod inserting;
 mod interrupting;
+mod keeping;
 mod messages;
 mod querying;
 mod retraining;

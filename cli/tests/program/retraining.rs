@@ -265,3 +265,81 @@ fn drift_is_seen_in_shifted_rows_and_not_in_others() {
         "{told}"
     );
 }
+
+/// Rows go through in pieces: what a rebuild holds follows its limit, not the database.
+#[test]
+fn the_memory_of_a_rebuild_follows_its_limit() {
+    if !Path::new("/proc/self/status").exists() {
+        eprintln!("SKIPPED: no /proc to read memory from");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    // 102 MB of vectors.
+    data(&dir.join("x.npy"), 1, 200_000, 128);
+    run(dir, &["insert", "x.db", "x.npy", "--no-auto"]).ok();
+    run(dir, &["seal", "x.db"]).ok();
+    let mut models = ["1", "2"].map(|seed| {
+        let arguments = [
+            "train",
+            "x.db",
+            "--method",
+            "pq",
+            "--subspaces",
+            "8",
+            "--codewords",
+            "16",
+            "--epochs",
+            "2",
+            "--seed",
+            seed,
+        ];
+        run(dir, &arguments).ok().trim().to_owned()
+    });
+    let mut peak = |limit: &str| {
+        models.rotate_left(1);
+        let mut child = Command::new(program())
+            .args([
+                "rebuild",
+                "x.db",
+                "--model",
+                &models[0],
+                "--memory-limit",
+                limit,
+                "--threads",
+                "2",
+            ])
+            .current_dir(dir)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0;
+        while child.try_wait().unwrap().is_none() {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let line = text
+                .lines()
+                .find(|line| line.starts_with("RssAnon"))
+                .unwrap_or_default();
+            peak = peak.max(
+                line.split_whitespace()
+                    .nth(1)
+                    .and_then(|kb| kb.parse::<u64>().ok())
+                    .unwrap_or(0),
+            );
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        assert!(child.wait().unwrap().success());
+        peak
+    };
+    let (small, large) = (peak("8M"), peak("256M"));
+    eprintln!("peak anonymous memory: {small} kB at a limit of 8M, {large} kB at 256M");
+    assert!(
+        small < 50_000,
+        "{small} kB at a limit of 8M, of 102 MB of vectors"
+    );
+    assert!(
+        small <= large + 8_000,
+        "{small} kB at 8M, {large} kB at 256M"
+    );
+}
