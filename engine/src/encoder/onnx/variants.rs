@@ -236,7 +236,11 @@ fn an_int8_variant_is_smaller_and_near() {
     );
     let mut export = export(&graph);
     export.graph = quantized;
-    let (_, vectors) = served(export).unwrap();
+    let (findings, vectors) = served(export).unwrap();
+    assert!(
+        findings.batch_difference < 2e-6,
+        "company makes no difference"
+    );
     let agreement = agreement(&vectors, &expected());
     assert!(agreement > 0.995 && agreement < 0.999_999, "{agreement}");
 }

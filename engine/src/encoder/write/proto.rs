@@ -175,6 +175,7 @@ pub(crate) struct TensorProto {
 /// TensorProto.DataType.
 pub(crate) mod element {
     pub(crate) const FLOAT: i32 = 1;
+    pub(crate) const UINT8: i32 = 2;
     pub(crate) const INT8: i32 = 3;
     pub(crate) const INT64: i32 = 7;
     pub(crate) const FLOAT16: i32 = 10;

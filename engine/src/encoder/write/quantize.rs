@@ -1,8 +1,10 @@
-//! An int8 variant of a graph: weights of matrix products as 7-bit integers a column, activations quantized as they come.
+//! An int8 variant of a graph: weights of matrix products as 7-bit integers with a scale a column, activations as 8-bit ones
+//! with a scale a token, found as they come; tables of vectors as 7-bit integers with a scale a row.
 //!
-//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * scale(x) * scale(W)`, which ONNX Runtime fuses; tables of vectors become
-//! int8 with a scale a row. Weights use 7 of 8 bits: without VNNI a CPU adds two products of u8 and i8 into 16 bits, and
-//! 2 * 255 * 64 = 32,640 < 32,768 is what fits, so that every CPU gives the same result.
+//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * max|x| * scale(W)`. A scale a token, not one for the whole batch as
+//! DynamicQuantizeLinear has it: with the latter a text's vector depends on the texts beside it (cosine down to .98 between a
+//! text alone and in a batch, measured), which no database could live with. Weights use 7 of 8 bits: without VNNI a CPU adds
+//! two products of u8 and i8 into 16 bits, and 2 * 255 * 63 = 32,130 < 32,768 is what fits, so every CPU gives the same.
 
 use super::graph::raw_tensor;
 use super::proto::{
@@ -15,6 +17,9 @@ use std::collections::{HashMap, HashSet};
 /// The largest magnitude of a quantized weight; see above.
 const LEVELS: f32 = 63.0;
 
+/// The largest magnitude of a quantized activation.
+const LEVELS_X: f32 = 127.0;
+
 /// Tables of fewer rows are left alone: positions and types are small, and every token has them.
 const MIN_TABLE_ROWS: usize = 1000;
 
@@ -26,7 +31,8 @@ pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
     let mut model = ModelProto::decode(model)
         .map_err(|error| Error::Model(format!("this is no ONNX model: {error}")))?;
     let opset = model.opset_import.iter().find(|set| set.domain.is_empty());
-    if opset.is_none_or(|set| set.version < 11) {
+    let opset = opset.map_or(0, |set| set.version);
+    if opset < 11 {
         return Err(Error::Model(
             "a graph of opset 11 or newer can be quantized; export it again".into(),
         ));
@@ -61,7 +67,7 @@ pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
             "the graph has no float weights of matrix products; is it quantized already?".into(),
         ));
     }
-    rewrite(graph, &weights, &wanted);
+    rewrite(graph, &weights, &wanted, opset);
     Ok(model.encode_to_vec())
 }
 
@@ -171,8 +177,9 @@ fn rewrite(
     graph: &mut GraphProto,
     weights: &HashMap<String, Weight>,
     wanted: &HashMap<String, Use>,
+    opset: i64,
 ) {
-    let mut initializers = Vec::new();
+    let mut initializers = constants();
     for tensor in std::mem::take(&mut graph.initializer) {
         let Some(how) = wanted.get(&tensor.name) else {
             initializers.push(tensor);
@@ -182,6 +189,8 @@ fn rewrite(
         let (quantized, scales, scale_shape) = match how {
             Use::Product => {
                 let (quantized, scales) = weight.by_column();
+                // Of the activation, only its largest magnitude is multiplied at run time.
+                let scales = scales.iter().map(|scale| scale / LEVELS_X).collect();
                 (quantized, scales, vec![weight.columns])
             }
             Use::Table => {
@@ -225,7 +234,7 @@ fn rewrite(
             Some(Use::Product) => {
                 let x = node.input[0].clone();
                 if activations.insert(x.clone()) {
-                    nodes.push(quantize_activation(&x));
+                    nodes.extend(quantize_tokens(&x, opset));
                 }
                 nodes.extend(integer_product(&node));
             }
@@ -237,11 +246,16 @@ fn rewrite(
 }
 
 fn int8(weight: &str) -> String {
-    format!("{weight}.int8")
+    format!("{weight}/int8")
+}
+
+/// A name for a step on the way to or from `name`. No exporter uses such.
+fn part_of(name: &str, part: &str) -> String {
+    format!("{name}/int8.{part}")
 }
 
 fn scale(weight: &str) -> String {
-    format!("{weight}.scale")
+    format!("{weight}/int8.scale")
 }
 
 fn node(op: &str, inputs: Vec<String>, outputs: Vec<String>) -> NodeProto {
@@ -254,41 +268,99 @@ fn node(op: &str, inputs: Vec<String>, outputs: Vec<String>) -> NodeProto {
     }
 }
 
-fn to_float(input: String, output: String) -> NodeProto {
+fn cast(input: String, output: String, to: i32) -> NodeProto {
     let mut cast = node("Cast", vec![input], vec![output]);
     cast.attribute.push(AttributeProto {
         name: "to".into(),
-        i: Some(i64::from(element::FLOAT)),
+        i: Some(i64::from(to)),
         kind: attribute::INT,
         ..AttributeProto::default()
     });
     cast
 }
 
-/// x to u8, with its scale and zero point.
-fn quantize_activation(x: &str) -> NodeProto {
-    let outputs = ["int8", "scale", "zero"].map(|part| format!("{x}.{part}"));
-    node("DynamicQuantizeLinear", vec![x.into()], outputs.to_vec())
+const LEVELS_OF_X: &str = "int8.levels";
+const MIDDLE: &str = "int8.middle";
+const ZERO_POINT: &str = "int8.zero";
+const LEAST: &str = "int8.least";
+const LAST_AXIS: &str = "int8.axis";
+
+/// Numbers that all quantized products share.
+fn constants() -> Vec<TensorProto> {
+    let float = |name: &str, value: f32| {
+        raw_tensor(name, element::FLOAT, &[], value.to_le_bytes().to_vec())
+    };
+    vec![
+        float(LEVELS_OF_X, LEVELS_X),
+        // Cast cuts towards zero, and all is positive there: half more makes it round.
+        float(MIDDLE, 128.5),
+        // A token of zeros alone has a scale too.
+        float(LEAST, 1e-30),
+        raw_tensor(ZERO_POINT, element::UINT8, &[], vec![128]),
+        raw_tensor(
+            LAST_AXIS,
+            element::INT64,
+            &[1],
+            (-1i64).to_le_bytes().to_vec(),
+        ),
+    ]
+}
+
+/// x to u8 around 128, by the largest magnitude of each token: `x.max` is (.., 1), `x.int8` is of the shape of x.
+fn quantize_tokens(x: &str, opset: i64) -> [NodeProto; 7] {
+    let at = |part: &str| part_of(x, part);
+    let mut most = node("ReduceMax", vec![at("abs")], vec![at("most")]);
+    if opset >= 18 {
+        most.input.push(LAST_AXIS.into());
+    } else {
+        most.attribute.push(AttributeProto {
+            name: "axes".into(),
+            ints: vec![-1],
+            kind: attribute::INTS,
+            ..AttributeProto::default()
+        });
+    }
+    [
+        node("Abs", vec![x.into()], vec![at("abs")]),
+        most,
+        node("Max", vec![at("most"), LEAST.into()], vec![at("max")]),
+        node(
+            "Div",
+            vec![LEVELS_OF_X.into(), at("max")],
+            vec![at("inverse")],
+        ),
+        node("Mul", vec![x.into(), at("inverse")], vec![at("scaled")]),
+        node(
+            "Add",
+            vec![at("scaled"), MIDDLE.into()],
+            vec![at("shifted")],
+        ),
+        cast(at("shifted"), int8(x), element::UINT8),
+    ]
 }
 
 fn integer_product(product: &NodeProto) -> [NodeProto; 4] {
     let (x, weight, out) = (&product.input[0], &product.input[1], &product.output[0]);
-    let at = |part: &str| format!("{out}.{part}");
+    let at = |part: &str| part_of(out, part);
     [
-        node("Mul", vec![scale(x), scale(weight)], vec![at("scales")]),
         node(
             "MatMulInteger",
-            vec![int8(x), int8(weight), format!("{x}.zero")],
+            vec![int8(x), int8(weight), ZERO_POINT.into()],
             vec![at("integer")],
         ),
-        to_float(at("integer"), at("float")),
-        node("Mul", vec![at("float"), at("scales")], vec![out.clone()]),
+        cast(at("integer"), at("float"), element::FLOAT),
+        node(
+            "Mul",
+            vec![at("float"), part_of(x, "max")],
+            vec![at("scaled")],
+        ),
+        node("Mul", vec![at("scaled"), scale(weight)], vec![out.clone()]),
     ]
 }
 
 fn integer_rows(gather: &NodeProto) -> [NodeProto; 4] {
     let (table, ids, out) = (&gather.input[0], &gather.input[1], &gather.output[0]);
-    let at = |part: &str| format!("{out}.{part}");
+    let at = |part: &str| part_of(out, part);
     [
         node(
             "Gather",
@@ -300,7 +372,7 @@ fn integer_rows(gather: &NodeProto) -> [NodeProto; 4] {
             vec![scale(table), ids.clone()],
             vec![at("scales")],
         ),
-        to_float(at("integer"), at("float")),
+        cast(at("integer"), at("float"), element::FLOAT),
         node("Mul", vec![at("float"), at("scales")], vec![out.clone()]),
     ]
 }
@@ -338,7 +410,7 @@ mod tests {
                 .clone()
                 .unwrap()
         };
-        let (ints, scales) = (raw("vectors.int8"), raw("vectors.scale"));
+        let (ints, scales) = (raw("vectors/int8"), raw("vectors/int8.scale"));
         for (row, values) in values.chunks(16).enumerate() {
             let scale = f32::from_le_bytes(scales[row * 4..][..4].try_into().unwrap());
             for (at, value) in values.iter().enumerate() {
