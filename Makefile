@@ -13,6 +13,7 @@ demo: setup ## the main job end to end on real texts: insert, query, train, rebu
 	@scripts/demo.sh
 
 # Everything is built once, tests and programs with the same features, before the default encoder is made with it.
+test: export MOPQDB_REQUIRE_NATIVE := 1
 test: native-onnxruntime native-model native-libtorch ## every test of the workspace, trainer included
 	cargo build --workspace --bins --tests --examples
 	@test -f .native/bundles/default/manifest.json || target/debug/mopqdb setup --dir .native
