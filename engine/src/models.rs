@@ -123,24 +123,26 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
         let registered = std::fs::metadata(&path)
             .and_then(|m| m.modified())
             .map_err(Error::io("reading", &path))?;
-        let registered = registered
+        let seconds = registered
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |d| d.as_secs());
         let shape = bundle
             .quantizer()?
             .map(|q| (q.shape().subspaces(), q.shape().codewords()));
-        found.push(ModelInfo {
+        let info = ModelInfo {
             id: bundle.model_id(),
             active: active == Some(bundle.model_id()),
             method: manifest.method.clone(),
             shape,
-            registered,
+            registered: seconds,
             training: manifest.training.clone(),
             evaluation: manifest.evaluation.clone(),
-        });
+        };
+        found.push((registered, info));
     }
-    found.sort_by(|a, b| a.registered.cmp(&b.registered).then(a.id.cmp(&b.id)));
-    Ok(found)
+    // By the file system's own clock, which is finer than a second: "the newest" is the one registered last.
+    found.sort_by_key(|(registered, info)| (*registered, info.id));
+    Ok(found.into_iter().map(|(_, info)| info).collect())
 }
 
 fn model_dirs(layout: &Layout) -> Result<Vec<PathBuf>> {
