@@ -1,5 +1,5 @@
 //! Adam (Kingma and Ba), with its moments in our hands: they go into checkpoints, so that a resumed run takes the
-//! same steps as one that was never interrupted. No weight decay, no clipping (METHOD 4).
+//! same steps as one that was never interrupted. No weight decay, no clipping.
 
 use tch::{Tensor, no_grad};
 

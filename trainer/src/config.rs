@@ -85,7 +85,7 @@ pub enum Start {
     Opq,
 }
 
-/// The form of the term on the probability of the chosen codewords (METHOD 2.1).
+/// The form of the term on the probability of the chosen codewords.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbabilityTerm {
@@ -210,16 +210,16 @@ impl Default for TrainConfig {
             select: Select::L2,                         // published
             straight_through: StraightThrough::Softmax, // published
             temperature: 1.0,                           // reference
-            activation: Activation::None,               // METHOD 6.5
-            start: Start::Opq,                          // METHOD 6.5
+            activation: Activation::None,               // as in the reference runs
+            start: Start::Opq,                          // as in the reference runs
             dim: 128,                                   // published
             subspaces: 8,                               // published
             codewords: 256,                             // published
             devices: "cpu:1".into(),
             device_timeout: 300.0,
             batch: 500,                   // published
-            warmup: 8,                    // METHOD 6.6
-            epochs: 12,                   // METHOD 6.5
+            warmup: 8,                    // as in the reference runs
+            epochs: 12,                   // as in the reference runs
             patience: 3,                  // reference
             learning_rate: 2e-3,          // measured: docs/learning.md; published 1e-3
             schedule: Schedule::Constant, // published
@@ -227,11 +227,11 @@ impl Default for TrainConfig {
             beta2: 0.999,
             epsilon: 1e-8,
             dense_weight: 1.0,        // reference
-            quantization_weight: 0.0, // METHOD 6.5; the reference's 1e-8 is numerically nil
+            quantization_weight: 0.0, // as the reference runs; the reference's 1e-8 is numerically nil
             probability_weight: 0.0,  // reference
             probability_term: ProbabilityTerm::Log,
-            mask_collisions: true, // METHOD 2.4
-            start_norm: 20.0,      // METHOD 6.5
+            mask_collisions: true, // a key met twice in a batch is no negative
+            start_norm: 20.0,      // as in the reference runs
             quantizer_iterations: 25,
             quantizer_sample: 65_536,
             validation_queries: 2_000,

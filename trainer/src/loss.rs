@@ -19,7 +19,7 @@ pub fn scores(a: &Tensor, b: &Tensor, mask: Option<&Tensor>) -> Tensor {
     }
 }
 
-/// True where candidate c has the key of row r but is not its own: a pair's key met twice (METHOD 2.4).
+/// True where candidate c has the key of row r but is not its own: a pair's key met twice.
 ///
 /// Row r's own candidate is column `own + r` if `own` is given; otherwise none of the candidates is.
 pub fn collisions(rows: &Tensor, candidates: &Tensor, own: Option<i64>) -> Option<Tensor> {
@@ -67,7 +67,7 @@ pub fn log_probability(logits: &Tensor, codes: &Tensor) -> Tensor {
         .sum_dim_intlist(0, false, None::<Kind>)
 }
 
-/// Value 0, gradient of `-Sum_i p_i[code_i]`: -log of P' = sg(1 - p) + p, which is 1 (METHOD 2.1 B).
+/// Value 0, gradient of `-Sum_i p_i[code_i]`: -log of P' = sg(1 - p) + p, which is 1.
 pub fn straight_through_probability(probabilities: &Tensor, codes: &Tensor) -> Tensor {
     let p = probabilities
         .gather(-1, &codes.unsqueeze(-1), false)

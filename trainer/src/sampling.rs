@@ -1,4 +1,4 @@
-//! Whose keys a query is contrasted with, over one device or many (METHOD 2.2).
+//! Whose keys a query is contrasted with, over one device or many.
 //!
 //! Let device i have N queries Q^i and their keys K^i. F = Sum over all queries of -log softmax over all keys.
 //!

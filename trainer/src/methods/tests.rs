@@ -41,7 +41,7 @@ fn book() -> SoftCodebook {
     )
 }
 
-/// METHOD 2.3: ELU(xW + b) of 10 -> 8, 2 x 5 codewords, float64.
+/// ELU(xW + b) of 10 -> 8, 2 x 5 codewords, float64.
 fn replica(objective: Objective, sampling: Sampling) -> Replica {
     let head = Head::new(
         &random_tensor(12, &[8, 10]),

@@ -1,6 +1,6 @@
 //! The trainable codebook: selection of a codeword in each subspace, and the gradient through that choice.
 //!
-//! z is cut into `subspaces` slices z_i; slice i chooses j* = argmax_j s_ij among the codewords C_ij (METHOD 1.2):
+//! z is cut into `subspaces` slices z_i; slice i chooses j* = argmax_j s_ij among the codewords C_ij:
 //!
 //! | selection | s_ij |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | keys | <z_i, K_ij> |
 //!
 //! p_i = softmax_j(s_ij / temperature), and the straight-through assignment a_i = onehot(j*) - sg(p_i) + p_i has the
-//! value of the first and the gradient of the last (METHOD 1.3).
+//! value of the first and the gradient of the last.
 
 use tch::{Kind, Tensor};
 
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// METHOD 1.3: to C_ij 1[j=j*] g_i + (2/t) p_ij <g_i, C_ij - c̄_i> (z_i - C_ij); to z_i (2/t) Cov_p(C_i) g_i.
+    /// to C_ij 1[j=j*] g_i + (2/t) p_ij <g_i, C_ij - c̄_i> (z_i - C_ij); to z_i (2/t) Cov_p(C_i) g_i.
     #[test]
     fn the_softmax_gradient_is_the_closed_formula() {
         for temperature in [1.0, 0.3, 4.0] {

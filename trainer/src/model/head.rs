@@ -1,6 +1,6 @@
 //! The linear head shared by queries and keys: z = act(x Wᵀ + b) R.
 //!
-//! Scores are raw inner products of its outputs: no normalisation, no learned scale (METHOD 1.1). R is there only
+//! Scores are raw inner products of its outputs: no normalisation, no learned scale. R is there only
 //! when an activation keeps OPQ's rotation from being folded into W and b.
 
 use tch::Tensor;
