@@ -16,13 +16,14 @@ pub(crate) use ready::is_ready;
 use crate::bundle::ModelId;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::files::Disk;
+use crate::files::{Disk, Files};
 use crate::layout::Layout;
 use crate::manifest;
 use crate::options::Options;
 use ready::Ready;
 use serde::Serialize;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -103,7 +104,8 @@ pub struct Rebuilt {
 /// Switches a database to another model: prepares, then commits, or sees the writing process commit.
 pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
     let layout = Layout::new(dir.as_ref());
-    let (ready, mut rebuilt) = prepare::prepare(&layout, options)?;
+    let files: Arc<dyn Files> = Arc::new(Disk::default());
+    let (ready, mut rebuilt) = prepare::prepare(&files, &layout, options)?;
     let Some(ready) = ready else {
         return Ok(rebuilt);
     };
@@ -175,7 +177,7 @@ fn wait_for_commit(
 impl Database {
     /// Switches this database to another model, from within the process that has it open.
     pub fn rebuild(&self, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
-        let (ready, rebuilt) = prepare::prepare(&self.store.layout, options)?;
+        let (ready, rebuilt) = prepare::prepare(&self.store.files, &self.store.layout, options)?;
         if let Some(ready) = ready {
             commit_if_ready(&self.store)?;
             if let Some(why) = Ready::declined(&self.store.layout)? {

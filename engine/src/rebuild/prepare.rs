@@ -5,7 +5,7 @@ use super::ready::Ready;
 use super::{Progress, RebuildOptions, Rebuilt};
 use crate::bundle::{Bundle, ModelId};
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
+use crate::files::Files;
 use crate::layout::Layout;
 use crate::lock::FileLock;
 use crate::model::Model;
@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 /// Stages every segment's files under the wanted model and asks for the commit. Nothing to ask for if it is active.
 pub(super) fn prepare(
+    files: &Arc<dyn Files>,
     layout: &Layout,
     options: &RebuildOptions<'_>,
 ) -> Result<(Option<Ready>, Rebuilt)> {
-    let reader = Reader::open(
+    let reader = Reader::open_on(
+        Arc::clone(files),
         layout.dir(),
         Options {
             threads: 1,
@@ -42,7 +44,6 @@ pub(super) fn prepare(
         return Ok((None, rebuilt));
     }
     let target = open_target(layout, id, &reader, options)?;
-    let files: Arc<dyn Files> = Arc::new(Disk::default());
     files
         .create_dir(&layout.staging())
         .map_err(Error::io("creating", layout.staging()))?;
@@ -51,7 +52,7 @@ pub(super) fn prepare(
     files
         .create_dir(&staging)
         .map_err(Error::io("creating", &staging))?;
-    clear_unfinished(&*files, &staging)?;
+    clear_unfinished(&**files, &staging)?;
     let segments = layout.segments();
     let mut finished = HashSet::new();
     loop {
@@ -79,7 +80,7 @@ pub(super) fn prepare(
             options.check_stop()?;
             let homes = [staging.as_path(), segments.as_path()];
             let encoded = encode_segment(
-                &files,
+                files,
                 &homes,
                 &staging,
                 view,
@@ -105,7 +106,7 @@ pub(super) fn prepare(
         .sync_dir(&staging)
         .map_err(Error::io("syncing", &staging))?;
     let ready = Ready { model: id, base };
-    ready.request(&*files, layout)?;
+    ready.request(&**files, layout)?;
     drop(lock);
     Ok((Some(ready), rebuilt))
 }
