@@ -3,7 +3,7 @@
 use crate::backup::Backup;
 use crate::error::{Error, Result};
 use crate::files::{Disk, Files};
-use crate::ids::LogId;
+use crate::ids::{LogId, Seq};
 use crate::layout::Layout;
 use crate::log;
 use crate::manifest;
@@ -41,8 +41,16 @@ struct Inner {
 #[derive(Debug, Clone)]
 struct Seen {
     record: VersionRecord,
-    /// Where the whole records of each live log ended.
-    logs: BTreeMap<LogId, u64>,
+    logs: SeenLogs,
+}
+
+/// How far the live logs were read.
+#[derive(Debug, Clone)]
+struct SeenLogs {
+    /// Where the whole records of each ended.
+    ends: BTreeMap<LogId, u64>,
+    /// Batches from this one on are new.
+    next: Seq,
 }
 
 /// The writer may retire files while we open them; it does so a few times in a row at most.
@@ -218,7 +226,10 @@ fn read_version(
     };
     let mut snapshot =
         recover::snapshot(files, layout, record, model, Arc::clone(scanner), before)?;
-    let mut logs = BTreeMap::new();
+    let mut logs = SeenLogs {
+        ends: BTreeMap::new(),
+        next: record.first_seq,
+    };
     read_logs(files, layout, record, &mut snapshot, &mut logs)?;
     Ok((
         Seen {
@@ -236,20 +247,20 @@ fn read_logs(
     layout: &Layout,
     record: &VersionRecord,
     snapshot: &mut Snapshot,
-    logs: &mut BTreeMap<LogId, u64>,
+    logs: &mut SeenLogs,
 ) -> Result<bool> {
     let mut news = false;
     for id in recover::live_logs(files, layout, record)? {
         let path = layout.logs().join(log::name(id));
-        let from = logs.get(&id).copied().unwrap_or(0);
+        let from = logs.ends.get(&id).copied().unwrap_or(0);
         if from > 0 && files.len(&path).map_err(Error::io("reading", &path))? <= from {
             continue;
         }
         let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
         let contents = log::read(&path, id, &bytes, from)?;
-        news |= !contents.batches.is_empty();
-        recover::apply_log(&path, &contents, snapshot)?;
-        logs.insert(id, contents.end);
+        logs.ends.insert(id, contents.end);
+        let applied = recover::apply_log(&path, contents, snapshot, &mut logs.next)?;
+        news |= !applied.is_empty();
     }
     Ok(news)
 }

@@ -289,17 +289,28 @@ pub(crate) fn live_logs(
     Ok(logs)
 }
 
-/// Applies the batches of a log to a snapshot.
+/// Applies the batches of a log to a snapshot, from `next` on, which moves behind them. Returns those it applied.
+///
+/// Batches ascend by `Seq`, from log to log too, with one exception: a log that recovery carried others over to repeats
+/// them, and stands beside them until a version names it alone. A crash, or a reader, may come in between; what was
+/// applied once is then not applied again.
 pub(crate) fn apply_log(
     path: &Path,
-    contents: &LogContents,
+    contents: LogContents,
     snapshot: &mut Snapshot,
-) -> Result<()> {
-    for batch in &contents.batches {
+    next: &mut Seq,
+) -> Result<Vec<Batch>> {
+    let mut applied = contents.batches;
+    applied.retain(|batch| {
+        let new = batch.first >= *next;
+        *next = (*next).max(batch.end());
+        new
+    });
+    for batch in &applied {
         check_batch(path, batch, snapshot)?;
         replay(snapshot, batch)?;
     }
-    Ok(())
+    Ok(applied)
 }
 
 /// A batch is only ever quantized under the encoder that made its vectors.
@@ -369,15 +380,9 @@ pub(crate) fn replay_logs(
                 aside.display()
             ));
         }
-        apply_log(&path, &contents, snapshot)?;
-        next_seq = contents
-            .batches
-            .iter()
-            .map(Batch::end)
-            .fold(next_seq, Seq::max);
         bytes += raw.len() as u64;
         open_end |= !contents.ended;
-        batches.extend(contents.batches);
+        batches.extend(apply_log(&path, contents, snapshot, &mut next_seq)?);
     }
     let mut next_log = LogId(
         logs.last()
@@ -445,12 +450,25 @@ pub(crate) fn next_segment(
     record: &VersionRecord,
 ) -> Result<SegmentId> {
     let names = list(files, &layout.segments())?;
-    let used = names
-        .iter()
-        .filter_map(|name| name.parse::<FileName>().ok())
-        .map(|file| file.segment().0 + 1)
-        .max();
-    Ok(SegmentId(used.unwrap_or(0).max(record.next_segment.0)))
+    let mut used = record.next_segment.0;
+    let mut take = |names: Vec<String>| {
+        let files = names
+            .iter()
+            .filter_map(|name| name.parse::<FileName>().ok());
+        used = files.map(|file| file.segment().0 + 1).fold(used, u64::max);
+    };
+    take(names);
+    // Codes that a rebuild staged for a segment which a crash then unmade: no other segment gets their name.
+    let staging = layout.staging();
+    if staging.is_dir() {
+        for model in list(files, &staging)? {
+            let dir = staging.join(model);
+            if dir.is_dir() {
+                take(list(files, &dir)?);
+            }
+        }
+    }
+    Ok(SegmentId(used))
 }
 
 /// Moves something to `orphans/`, under a name that is free there.

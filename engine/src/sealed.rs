@@ -168,8 +168,12 @@ impl SegmentView {
             Some(version) => {
                 let path = FileName::Deletions(record.id, version).within(dir);
                 let deletions = Deletions::read(files, &path)?;
-                expect(deletions.rows() == rows, &path, || {
-                    "deletions of another segment".into()
+                let agrees = deletions.segment() == record.id
+                    && deletions.version() == version
+                    && deletions.rows() == rows
+                    && deletions.dead() == record.dead;
+                expect(agrees, &path, || {
+                    "not the deletions that the version record names".into()
                 })?;
                 Live::without(rows, deletions.words())
             }
