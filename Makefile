@@ -78,3 +78,22 @@ table: ## every system of the paper on real pairs, with intervals (TABLE_DATA=FO
 	@test -d "$(TABLE_DATA)" || { echo "table: error: no folder $(TABLE_DATA); name the data sets: make table TABLE_DATA=FOLDER" >&2; exit 1; }
 	cargo run --release -q -p mopqdb-trainer --example table -- --data "$(TABLE_DATA)" --out "$(TABLE_OUT)" --sets debian --tables systems,selection,sizes,dqn
 	cargo run --release -q -p mopqdb-trainer --example table -- --data "$(TABLE_DATA)" --out "$(TABLE_OUT)" --sets quora,acl --tables systems
+
+.PHONY: torture fuzz
+# Seconds for each fuzz target.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS = segment record log deletions bundle vectors operations
+
+torture: ## the long fault tests: 1,000 kills, every power cut, every failed call, every bit; then fuzz
+	MOPQDB_TORTURE=1 cargo test --test faults -- --nocapture --test-threads=1
+	$(MAKE) fuzz
+
+# What fuzzing finds is kept in fuzz/artifacts; copy it to fuzz/corpus, where cargo test replays it.
+fuzz: ## run each fuzz target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
+	@rustup toolchain list 2>/dev/null | grep -q '^nightly' || { echo "fuzz: error: no nightly toolchain; rustup toolchain install nightly" >&2; exit 1; }
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: error: no cargo-fuzz; cargo install cargo-fuzz" >&2; exit 1; }
+	@for target in $(FUZZ_TARGETS); do \
+		mkdir -p fuzz/found/$$target; \
+		cargo +nightly fuzz run $$target fuzz/found/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
+	done
+	@echo "fuzz: $(FUZZ_SECONDS) s of each of: $(FUZZ_TARGETS); nothing found"

@@ -10,6 +10,8 @@ mod error;
 pub mod eval;
 pub mod files;
 pub mod format;
+#[doc(hidden)]
+pub mod hostile;
 mod ids;
 pub mod kernel;
 mod layout;

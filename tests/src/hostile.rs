@@ -1,0 +1,242 @@
+//! What fuzzing feeds: a function a target, from any bytes at all. Each returns, or fails by a panic; an error of the
+//! engine's is a good answer. The same functions replay the corpus under plain `cargo test`.
+
+use crate::header_sum;
+use mopqdb::files::Disk;
+use mopqdb::segment::{CodesFile, Deletions, RowsFile, VecsFile};
+use mopqdb::vectors::{VectorFormat, VectorReader};
+use mopqdb::{Bundle, CreateOptions, Database, Metric, Options, Row};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A target: what is fuzzed, and how.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets. Each has a program in `fuzz/` and a folder in `fuzz/corpus/`.
+pub const TARGETS: [Target; 7] = [
+    ("segment", segment),
+    ("record", record),
+    ("log", log),
+    ("deletions", deletions),
+    ("bundle", bundle),
+    ("vectors", vectors),
+    ("operations", operations),
+];
+
+/// A directory of this process, in memory where there is one.
+fn scratch() -> PathBuf {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let dir = DIR.get_or_init(|| {
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() {
+            memory.into()
+        } else {
+            std::env::temp_dir()
+        };
+        base.join(format!("mopqdb-fuzz-{}", std::process::id()))
+    });
+    dir.join(NEXT.fetch_add(1, Ordering::Relaxed).to_string())
+}
+
+/// A file with these bytes, which goes when this does.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn dir() -> Self {
+        let dir = scratch();
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Rows, vecs and codes files: everything in them is asked for.
+pub fn segment(bytes: &[u8]) {
+    let dir = Scratch::dir();
+    let path = dir.file("0000000001.rows", bytes);
+    let disk = Disk { no_mmap: true };
+    if let Ok(rows) = RowsFile::open(&disk, &path) {
+        let _ = rows.find("key");
+        let _ = rows.rows_with_prefix("k");
+        let mut cursor = rows.cursor();
+        while let Ok(Some(row)) = cursor.next() {
+            let (key, at) = (row.key.to_owned(), row.row);
+            if let Ok(Some(found)) = rows.find(&key) {
+                assert!((found.0 as usize) < rows.rows());
+            }
+            let _ = rows.seq(at);
+            let _ = rows.text(at);
+            if rows.dim().is_some() {
+                let _ = rows.vector(at);
+            }
+        }
+        let _ = rows.verify();
+    }
+    if let Ok(vecs) = VecsFile::open(&disk, &path) {
+        let _ = vecs.vectors(0..vecs.rows());
+        let _ = vecs.verify();
+    }
+    if let Ok(codes) = CodesFile::open(&disk, &path) {
+        let _ = codes.blocks(0..codes.rows().div_ceil(64));
+        let _ = codes.stats();
+        let _ = codes.verify();
+    }
+}
+
+/// A version record: as it is, and as a body under a header whose checksums are right.
+pub fn record(bytes: &[u8]) {
+    mopqdb::hostile::record(bytes);
+    let mut whole = b"MOPQVER\0".to_vec();
+    whole.extend(1u32.to_le_bytes());
+    whole.extend([0; 4]);
+    whole.extend((bytes.len() as u64).to_le_bytes());
+    whole.extend(header_sum(0, bytes).to_le_bytes());
+    whole.extend(1u64.to_le_bytes());
+    whole.extend([0; 16]);
+    whole.extend(header_sum(0, &whole).to_le_bytes());
+    whole.extend(bytes);
+    mopqdb::hostile::record(&whole);
+}
+
+/// A log: as it is, and as the payload of a record whose checksums are right.
+pub fn log(bytes: &[u8]) {
+    // The id that it says it has.
+    let id = bytes
+        .get(16..24)
+        .map_or(1, |id| u64::from_le_bytes(id.try_into().unwrap()));
+    let _ = mopqdb::hostile::log(id, bytes, 0);
+    let from = bytes.first().map_or(0, |&b| u64::from(b) * 8);
+    let _ = mopqdb::hostile::log(id, bytes, from);
+    let mut whole = b"MOPQLOG\0".to_vec();
+    whole.extend(1u32.to_le_bytes());
+    whole.extend([0; 4]);
+    whole.extend(1u64.to_le_bytes());
+    whole.extend([0; 32]);
+    whole.extend(header_sum(1, &whole).to_le_bytes());
+    let mut header = (bytes.len() as u32).to_le_bytes().to_vec();
+    header.extend(1u32.to_le_bytes());
+    header.extend(64u64.to_le_bytes());
+    header.extend(64u64.to_le_bytes());
+    let sum = header_sum(1, &[&header[..], bytes].concat());
+    whole.extend(header);
+    whole.extend(sum.to_le_bytes());
+    whole.extend(bytes);
+    whole.resize(whole.len().next_multiple_of(8), 0);
+    let _ = mopqdb::hostile::log(1, &whole, 0);
+}
+
+/// A deletion file.
+pub fn deletions(bytes: &[u8]) {
+    let dir = Scratch::dir();
+    let path = dir.file("x.del", bytes);
+    let disk = Disk { no_mmap: true };
+    if let Ok(deletions) = Deletions::read(&disk, &path) {
+        assert_eq!(deletions.iter().count(), deletions.dead() as usize);
+    }
+    let _ = Deletions::verify(&disk, &path);
+}
+
+/// A bundle: the manifest, a line with nothing but `---`, the tensors.
+pub fn bundle(bytes: &[u8]) {
+    let mark = b"\n---\n";
+    let at = bytes.windows(mark.len()).position(|w| w == mark);
+    let (manifest, tensors) = match at {
+        Some(at) => (&bytes[..at], &bytes[at + mark.len()..]),
+        None => (bytes, &[][..]),
+    };
+    let dir = Scratch::dir();
+    dir.file("manifest.json", manifest);
+    dir.file("tensors.safetensors", tensors);
+    if let Ok(bundle) = Bundle::open(&dir.0)
+        && let Ok(Some(quantizer)) = bundle.quantizer()
+    {
+        let vector = vec![0.5; quantizer.input_dim()];
+        let mut codes = vec![0; quantizer.shape().subspaces()];
+        if quantizer.quantize(&vector, &mut codes).is_ok()
+            && let Ok(table) = quantizer.table(&vector)
+        {
+            let _ = table.score(&codes);
+        }
+    }
+}
+
+/// Files of vectors: the first byte says of which kind.
+pub fn vectors(bytes: &[u8]) {
+    let Some((&kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let kinds = [VectorFormat::Npy, VectorFormat::Fvecs, VectorFormat::Fbin];
+    let format = kinds[kind as usize % kinds.len()];
+    let dir = Scratch::dir();
+    let path = dir.file("x", bytes);
+    if let Ok(mut reader) = VectorReader::open_as(&path, format) {
+        let mut out = Vec::new();
+        // No more rows than the file has bytes can be there.
+        for _ in 0..=bytes.len() {
+            out.clear();
+            match reader.read_rows(3, &mut out) {
+                Ok(rows) if rows > 0 => assert_eq!(out.len(), rows * reader.dim()),
+                _ => break,
+            }
+        }
+    }
+}
+
+/// Random operations on a small database, against a map: two bytes an operation.
+pub fn operations(bytes: &[u8]) {
+    let dir = Scratch::dir();
+    let path = dir.0.join("db");
+    let options = || Options {
+        threads: 1,
+        seal_rows: 6,
+        auto_compact: false,
+        maintenance: Duration::from_secs(3600),
+        ..Options::default()
+    };
+    let new = CreateOptions::vectors(1, Metric::Ip);
+    let mut db = Some(Database::create(&path, &new, options()).unwrap());
+    let mut map: BTreeMap<String, f32> = BTreeMap::new();
+    for pair in bytes.chunks_exact(2).take(64) {
+        let open = db.as_ref().expect("open between operations");
+        let key = format!("k{}", pair[1] % 16);
+        match pair[0] % 8 {
+            0..4 => {
+                let value = f32::from(pair[0]) + f32::from(pair[1] / 16);
+                open.insert(&[Row::vector(key.clone(), [value])]).unwrap();
+                map.insert(key, value);
+            }
+            4 => {
+                let deleted = open.delete(&[&key]).unwrap();
+                assert_eq!(deleted, u64::from(map.remove(&key).is_some()));
+            }
+            5 => drop(open.seal().unwrap()),
+            6 => drop(open.compact().unwrap()),
+            _ => {
+                drop(db.take());
+                db = Some(Database::open(&path, options()).unwrap());
+            }
+        }
+    }
+    let open = db.as_ref().expect("open between operations");
+    let hits = open.query(&[1.0], 100).unwrap();
+    let found: BTreeMap<String, f32> = (hits.iter())
+        .map(|hit| (hit.key.clone(), hit.score))
+        .collect();
+    assert_eq!(hits.len(), found.len(), "no key twice");
+    assert_eq!(found, map);
+}

@@ -1,0 +1,194 @@
+//! A disk that somebody watches: each call is shown before it happens, when it can be failed or held up, and after.
+
+use mopqdb::files::{Disk, Files, NewFile};
+use mopqdb::segment::mmap::Mapping;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One thing that the engine asks of the disk.
+#[derive(Debug, Clone, Copy)]
+pub enum Call<'a> {
+    /// A new file; the number tells it from all others, whatever it is named later.
+    Create(u64, &'a Path),
+    /// Bytes at the end of a file.
+    Write(u64, &'a Path, &'a [u8]),
+    /// A file made durable.
+    Sync(u64, &'a Path),
+    /// A file that has the permission to write taken away.
+    ReadOnly(u64, &'a Path),
+    /// A file that gets another name.
+    Rename(&'a Path, &'a Path),
+    /// A file that gets a second name.
+    Link(&'a Path, &'a Path),
+    /// A name that goes.
+    Remove(&'a Path),
+    /// A directory that goes, and all in it.
+    RemoveDir(&'a Path),
+    /// A new directory.
+    CreateDir(&'a Path),
+    /// Names made durable.
+    SyncDir(&'a Path),
+    /// Anything that changes nothing.
+    Look(&'a Path),
+}
+
+impl Call<'_> {
+    /// The file or directory concerned; of a rename, the new name.
+    pub fn path(&self) -> &Path {
+        match *self {
+            Self::Create(_, path)
+            | Self::Write(_, path, _)
+            | Self::Sync(_, path)
+            | Self::ReadOnly(_, path)
+            | Self::Rename(_, path)
+            | Self::Link(_, path)
+            | Self::Remove(path)
+            | Self::RemoveDir(path)
+            | Self::CreateDir(path)
+            | Self::SyncDir(path)
+            | Self::Look(path) => path,
+        }
+    }
+
+    /// Whether it makes something durable.
+    pub fn syncs(&self) -> bool {
+        matches!(self, Self::Sync(..) | Self::SyncDir(_))
+    }
+}
+
+/// Who watches.
+pub trait Watcher: Send + Sync + std::fmt::Debug {
+    /// Called before; an error fails the call, which then never reaches the disk. Of a write, how many of its bytes
+    /// reach it.
+    fn before(&self, call: &Call<'_>) -> io::Result<usize> {
+        Ok(match call {
+            Call::Write(_, _, bytes) => bytes.len(),
+            _ => 0,
+        })
+    }
+
+    /// Called after, with whether it went well.
+    fn after(&self, _call: &Call<'_>, _done: bool) {}
+}
+
+/// The real disk, watched.
+#[derive(Debug)]
+pub struct Watched {
+    disk: Disk,
+    watcher: Arc<dyn Watcher>,
+    next: Arc<AtomicU64>,
+}
+
+impl Watched {
+    /// A disk with its watcher.
+    pub fn new(watcher: Arc<dyn Watcher>) -> Arc<dyn Files> {
+        Arc::new(Self {
+            disk: Disk::default(),
+            watcher,
+            next: Arc::new(AtomicU64::new(1 << 32)),
+        })
+    }
+
+    fn watch<T>(&self, call: Call<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let done = self.watcher.before(&call).and_then(|_| act());
+        self.watcher.after(&call, done.is_ok());
+        done
+    }
+}
+
+impl Files for Watched {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
+        let id = self.next.fetch_add(1, Ordering::SeqCst);
+        let file = self.watch(Call::Create(id, path), || self.disk.create(path))?;
+        Ok(Box::new(WatchedFile {
+            id,
+            path: path.into(),
+            file,
+            watcher: Arc::clone(&self.watcher),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.watch(Call::Rename(from, to), || self.disk.rename(from, to))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.watch(Call::Link(from, to), || self.disk.link(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.watch(Call::Remove(path), || self.disk.remove(path))
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.watch(Call::RemoveDir(path), || self.disk.remove_dir(path))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.watch(Call::CreateDir(path), || self.disk.create_dir(path))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.watch(Call::SyncDir(path), || self.disk.sync_dir(path))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.watch(Call::Look(path), || self.disk.read(path))
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        self.watch(Call::Look(path), || self.disk.len(path))
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapping> {
+        self.watch(Call::Look(path), || self.disk.map(path))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.watch(Call::Look(path), || self.disk.list(path))
+    }
+}
+
+struct WatchedFile {
+    id: u64,
+    path: PathBuf,
+    file: Box<dyn NewFile>,
+    watcher: Arc<dyn Watcher>,
+}
+
+impl Write for WatchedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let call = Call::Write(self.id, &self.path, bytes);
+        let written = self
+            .watcher
+            .before(&call)
+            .and_then(|len| self.file.write(&bytes[..len]));
+        // Only what reached the disk is shown.
+        let reached = &bytes[..*written.as_ref().unwrap_or(&0)];
+        let call = Call::Write(self.id, &self.path, reached);
+        self.watcher.after(&call, written.is_ok());
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl NewFile for WatchedFile {
+    fn sync(&mut self) -> io::Result<()> {
+        let call = Call::Sync(self.id, &self.path);
+        let done = self.watcher.before(&call).and_then(|_| self.file.sync());
+        self.watcher.after(&call, done.is_ok());
+        done
+    }
+
+    fn read_only(&mut self) -> io::Result<()> {
+        let call = Call::ReadOnly(self.id, &self.path);
+        let done = (self.watcher.before(&call)).and_then(|_| self.file.read_only());
+        self.watcher.after(&call, done.is_ok());
+        done
+    }
+}

@@ -1,0 +1,149 @@
+//! What fuzzing found stays found: each target runs over its corpus, and over seeded mutations of it.
+
+use mopqdb_tests::hostile::TARGETS;
+use std::path::{Path, PathBuf};
+
+fn corpus(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../fuzz/corpus/{target}"))
+}
+
+fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let dir = corpus(target);
+    let entries = std::fs::read_dir(&dir)
+        .unwrap_or_else(|e| panic!("{}: {e}: each target has a corpus", dir.display()));
+    let mut found: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn every_target_survives_its_corpus_and_mutations_of_it() {
+    let seed = 0x5eed_1234_u64;
+    println!("seed {seed}");
+    let mut state = seed;
+    let mut random = move |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as usize % n.max(1)
+    };
+    for (name, target) in TARGETS {
+        let seeds = seeds(name);
+        assert!(!seeds.is_empty(), "{name} has no corpus");
+        // A database a run is slow; bytes are fast.
+        let mutations = if name == "operations" { 4 } else { 200 };
+        for (path, bytes) in &seeds {
+            println!("{}", path.display());
+            target(bytes);
+            for _ in 0..mutations {
+                let mut other = bytes.clone();
+                for _ in 0..1 + random(4) {
+                    let at = random(other.len());
+                    match random(5) {
+                        0 if !other.is_empty() => other[at] ^= 1 << random(8),
+                        1 if !other.is_empty() => other[at] = [0, 1, 0x7f, 0x80, 0xff][random(5)],
+                        2 => other.truncate(at),
+                        3 => other.insert(at.min(other.len()), random(256) as u8),
+                        _ => {
+                            let end = (at + random(16)).min(other.len());
+                            let piece = other[at.min(end)..end].to_vec();
+                            other.extend(piece);
+                        }
+                    }
+                }
+                target(&other);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "writes the seeds of the corpora; by hand"]
+fn write_the_seeds() {
+    use mopqdb::bundle::BundleWriter;
+    use mopqdb::quantizer::{TrainPq, train_pq};
+    use mopqdb::vectors::VectorWriter;
+    use mopqdb::{CreateOptions, Database, Metric, Options, Row};
+    let put = |target: &str, name: &str, bytes: &[u8]| {
+        std::fs::create_dir_all(corpus(target)).unwrap();
+        std::fs::write(corpus(target).join(name), bytes).unwrap();
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let values = |n: usize| [(n % 7) as f32 - 3.0, (n % 5) as f32, 0.5, -(n as f32)];
+    let sample: Vec<f32> = (0..40).flat_map(values).collect();
+    let options = TrainPq {
+        subspaces: 2,
+        codewords: 4,
+        ..TrainPq::default()
+    };
+    let quantizer = train_pq(&sample, 4, Metric::Ip, &options)
+        .unwrap()
+        .quantizer;
+    let bundle = BundleWriter::new(dir.path().join("bundle"))
+        .metric(Metric::Ip)
+        .vectors(4)
+        .method("pq")
+        .quantizer(&quantizer)
+        .finish()
+        .unwrap();
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    let manifest = read(&bundle.dir().join("manifest.json"));
+    let tensors = read(&bundle.dir().join("tensors.safetensors"));
+    put(
+        "bundle",
+        "pq",
+        &[&manifest[..], b"\n---\n", &tensors].concat(),
+    );
+    let new = CreateOptions::bundle(bundle.dir());
+    let db = Database::create(&path, &new, Options::default()).unwrap();
+    let rows: Vec<Row> = (0..20)
+        .map(|n| Row::vector(format!("key {n}"), values(n)))
+        .collect();
+    db.insert(&rows).unwrap();
+    db.seal().unwrap();
+    db.delete(&["key 3", "key 4"]).unwrap();
+    db.seal().unwrap();
+    db.insert(&rows[..3]).unwrap();
+    db.insert(&[Row::vector("other", [9.0; 4])]).unwrap();
+    db.delete(&["key 9"]).unwrap();
+    db.close().unwrap();
+    for folder in ["", "segments", "logs"] {
+        for entry in std::fs::read_dir(path.join(folder)).unwrap() {
+            let file = entry.unwrap().path();
+            let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+            let target = match file.extension().and_then(|e| e.to_str()) {
+                Some("rows" | "vecs" | "codes") => "segment",
+                Some("dels") => "deletions",
+                Some("log") => "log",
+                _ if name.starts_with("MANIFEST-") => "record",
+                _ => continue,
+            };
+            let bytes = read(&file);
+            put(target, &name, &bytes);
+            // Behind the headers, for the half of these targets that makes its own.
+            match target {
+                "record" => put(target, &format!("{name}.body"), &bytes[64..]),
+                "log" => put(target, &format!("{name}.batch"), &bytes[96..]),
+                _ => {}
+            }
+        }
+    }
+    for (kind, extension) in [(0u8, "npy"), (1, "fvecs"), (2, "fbin")] {
+        let file = dir.path().join(format!("x.{extension}"));
+        let mut writer = VectorWriter::create(&file, 4).unwrap();
+        writer.write(&sample[..20]).unwrap();
+        writer.finish().unwrap();
+        put("vectors", extension, &[&[kind][..], &read(&file)].concat());
+    }
+    let mixed: Vec<u8> = (0..128u32).map(|n| (n * 37 + n / 3) as u8).collect();
+    put("operations", "mixed", &mixed);
+    put(
+        "operations",
+        "seal-delete-reopen",
+        &[0, 1, 1, 2, 5, 0, 4, 1, 7, 0, 0, 1, 6, 0, 7, 0],
+    );
+}
