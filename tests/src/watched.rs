@@ -83,7 +83,7 @@ pub struct Watched {
 
 impl Watched {
     /// A disk with its watcher.
-    pub fn new(watcher: Arc<dyn Watcher>) -> Arc<dyn Files> {
+    pub fn disk(watcher: Arc<dyn Watcher>) -> Arc<dyn Files> {
         Arc::new(Self {
             disk: Disk::default(),
             watcher,

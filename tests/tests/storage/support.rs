@@ -15,6 +15,11 @@ pub struct Random(u64);
 impl Random {
     pub fn new(seed: u64) -> Self {
         println!("seed {seed}");
+        Self::quiet(seed)
+    }
+
+    /// The same for one of many seeds, of which the first was printed.
+    pub fn quiet(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
 

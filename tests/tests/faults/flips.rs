@@ -1,0 +1,373 @@
+//! Bits that flipped, files that were cut or grew: an error or the same answer, never another one.
+
+use crate::support::{Random, put};
+use crate::world::{DIM, Models, Step, World, options};
+use crate::{Case, scratch, torture};
+use mopqdb::{Database, Hit, Options, Reader, Row};
+use mopqdb_tests::recording::copy_dir;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A closed database with all kinds of files: two segments under a model, deletions in one of them, rows in a log.
+fn sample(models: &Models, path: &Path) -> World {
+    models.create(path);
+    let db = Database::open(path, options()).unwrap();
+    let mut random = Random::new(801);
+    let mut insert = |range: std::ops::Range<usize>| {
+        Step::Insert(
+            range
+                .map(|n| (format!("k{n}"), random.vector(DIM)))
+                .collect(),
+        )
+    };
+    let steps = [
+        insert(0..9),
+        Step::Rebuild(1),
+        insert(9..14),
+        Step::Seal,
+        Step::Delete(vec!["k2".into(), "k11".into()]),
+        Step::Seal,
+        insert(20..23),
+        Step::Delete(vec!["k4".into()]),
+    ];
+    let mut world = World::default();
+    for step in &steps {
+        models.run(&db, step).unwrap();
+        world = world.after(step);
+    }
+    db.close().unwrap();
+    world
+}
+
+/// All files but sled's and the locks, with their bytes.
+fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut left = vec![path.to_path_buf()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let entry = entry.unwrap().path();
+            let name = entry.file_name().unwrap().to_str().unwrap().to_owned();
+            if entry.is_dir() {
+                if name != "catalog" {
+                    left.push(entry);
+                }
+            } else if !name.contains("LOCK") && !name.contains(".lock") {
+                let bytes = fs::read(&entry).unwrap();
+                found.push((entry, bytes));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// All that can be asked of a database.
+fn answers(path: &Path) -> mopqdb::Result<(Vec<Hit>, Vec<Option<Row>>)> {
+    let reader = Reader::open(path, options())?;
+    let hits = reader.query(&[0.5, -0.25, 1.0, 0.0, 0.125, -1.0, 0.75, 0.3][..], 100)?;
+    let rows = (0..24).map(|n| reader.get(&format!("k{n}")));
+    let rows = rows.collect::<mopqdb::Result<Vec<_>>>()?;
+    reader.snapshot().for_each_row(|_| Ok(()))?;
+    reader.stats()?;
+    Ok((hits, rows))
+}
+
+/// Writes other bytes in a file's place, asks, and puts the file back.
+fn with(
+    path: &Path,
+    file: &Path,
+    bytes: &[u8],
+    original: &[u8],
+) -> mopqdb::Result<(Vec<Hit>, Vec<Option<Row>>)> {
+    replace(file, bytes);
+    let answered = answers(path);
+    replace(file, original);
+    answered
+}
+
+fn replace(file: &Path, bytes: &[u8]) {
+    // A new file: segments are read-only, and an old mapping keeps the old one.
+    fs::remove_file(file).unwrap();
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn no_flipped_bit_of_any_file_changes_an_answer() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    let world = sample(&models, &path);
+    let reader = Reader::open(&path, options()).unwrap();
+    models.check(&reader.snapshot(), &[world]);
+    drop(reader);
+    let expected = answers(&path).unwrap();
+    let newest = (files(&path).into_iter().map(|(file, _)| file))
+        .filter(|file| file.to_string_lossy().contains("MANIFEST-"))
+        .max()
+        .unwrap();
+    let mut random = Random::new(802);
+    let (mut tried, mut refused) = (0, 0);
+    for (file, bytes) in files(&path) {
+        let mut unseen = 0;
+        let thorough = file.extension() == Some("log".as_ref()) || file == newest;
+        for byte in 0..bytes.len() {
+            // Each bit of what names everything else; of the others each, or one of each byte.
+            let bits = if torture() || thorough {
+                0..8
+            } else {
+                let bit = random.below(8);
+                bit..bit + 1
+            };
+            for bit in bits {
+                let mut flipped = bytes.clone();
+                flipped[byte] ^= 1 << bit;
+                let _case = Case(format!("{} byte {byte} bit {bit}", file.display()));
+                tried += 1;
+                match with(&path, &file, &flipped, &bytes) {
+                    Err(_) => refused += 1,
+                    Ok(answered) => {
+                        assert_eq!(answered, expected);
+                        unseen += 1;
+                    }
+                }
+            }
+        }
+        let name = file.strip_prefix(&path).unwrap().display();
+        println!(
+            "  {name}: {} bytes, {unseen} flips changed nothing",
+            bytes.len()
+        );
+    }
+    println!("flipped bits: {tried}, {refused} refused, no other answer given");
+    assert_eq!(answers(&path).unwrap(), expected);
+}
+
+#[test]
+fn no_cut_and_no_growth_of_any_file_changes_an_answer() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    sample(&models, &path);
+    let expected = answers(&path).unwrap();
+    let (log, bytes) = only_log(&path);
+    let earlier: Vec<_> = batch_ends(&bytes)
+        .into_iter()
+        .map(|end| with(&path, &log, &bytes[..end], &bytes).unwrap())
+        .collect();
+    assert_eq!(earlier.len(), 3, "none, one and two batches");
+    let mut random = Random::new(803);
+    let mut tried = 0;
+    for (file, bytes) in files(&path) {
+        let mut lengths: Vec<usize> = (0..bytes.len()).collect();
+        if !torture() {
+            lengths.retain(|&len| len < 2 || len + 2 > bytes.len() || random.below(16) == 0);
+        }
+        let grown = [1, 63, 64, 4096].map(|more| bytes.len() + more);
+        for len in lengths.into_iter().chain(grown) {
+            let mut other = bytes.clone();
+            other.resize(len, 0);
+            let _case = Case(format!(
+                "{} of {} bytes made {len}",
+                file.display(),
+                bytes.len()
+            ));
+            tried += 1;
+            if let Ok(answered) = with(&path, &file, &other, &bytes) {
+                // A log that was cut reads as one whose writer was killed: its batches, from the first to some last.
+                let prefix =
+                    earlier.contains(&answered) && file.extension() == Some("log".as_ref());
+                assert!(answered == expected || prefix);
+            }
+        }
+    }
+    println!("cuts and growths: {tried}, no other answer given");
+}
+
+fn only_log(path: &Path) -> (PathBuf, Vec<u8>) {
+    let mut logs = files(path);
+    logs.retain(|(file, _)| file.extension() == Some("log".as_ref()));
+    assert_eq!(logs.len(), 1);
+    logs.remove(0)
+}
+
+/// Where the header and each batch of a log end, as FORMAT.md says.
+fn batch_ends(log: &[u8]) -> Vec<usize> {
+    let mut ends = vec![64];
+    while let Some(len) = log
+        .get(ends[ends.len() - 1]..)
+        .and_then(|rest| rest.get(..4))
+    {
+        let len = u32::from_le_bytes(len.try_into().unwrap()) as usize;
+        if len == 0 {
+            break;
+        }
+        ends.push((ends[ends.len() - 1] + 32 + len).next_multiple_of(8));
+    }
+    ends
+}
+
+/// Nothing else can tell that a batch is missing from the end of the newest log: but where it was cut inside of one, the
+/// writer says so, and keeps the rest.
+#[test]
+fn a_writer_says_that_the_end_of_a_log_is_missing_and_puts_the_rest_aside() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let template = dir.path().join("db");
+    sample(&models, &template);
+    let (log, bytes) = only_log(&template);
+    let ends = batch_ends(&bytes);
+    for len in (0..bytes.len()).step_by(if torture() { 1 } else { 23 }) {
+        let copy = scratch();
+        let path = copy.path().join("db");
+        copy_dir(&template, &path);
+        fs::write(
+            path.join(log.strip_prefix(&template).unwrap()),
+            &bytes[..len],
+        )
+        .unwrap();
+        let _case = Case(format!("cut at {len}"));
+        let db = Database::open(&path, options()).unwrap();
+        let said = db.warnings().iter().any(|w| w.contains(".log"));
+        assert_eq!(said, !ends.contains(&len), "{:?}", db.warnings());
+        if said {
+            let aside = fs::read_dir(path.join("orphans"))
+                .unwrap()
+                .next()
+                .unwrap()
+                .unwrap();
+            let kept = fs::read(aside.path()).unwrap();
+            assert!(
+                bytes[..len].ends_with(&kept),
+                "what is put aside is what was there"
+            );
+        }
+    }
+}
+
+#[test]
+fn files_cut_short_while_they_are_open_end_no_process_that_maps_none() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    let world = sample(&models, &path);
+    let careful = Options {
+        no_mmap: true,
+        ..options()
+    };
+    let reader = Reader::open(&path, careful).unwrap();
+    for (file, _) in files(&path) {
+        // In place, as a clumsy hand would; segments are read-only.
+        let mut permissions = fs::metadata(&file).unwrap().permissions();
+        #[expect(
+            clippy::permissions_set_readonly_false,
+            reason = "a file of ours that goes"
+        )]
+        permissions.set_readonly(false);
+        fs::set_permissions(&file, permissions).unwrap();
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+    }
+    models.check(&reader.snapshot(), &[world]);
+    assert!(reader.refresh().is_err());
+}
+
+/// What a reader can't mend, a writer can: it has the second witness.
+#[test]
+fn a_damaged_manifest_is_mended_from_the_catalog_and_said() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let template = dir.path().join("db");
+    let world = sample(&models, &template);
+    let manifests: Vec<_> = files(&template)
+        .into_iter()
+        .filter(|(file, _)| file.to_string_lossy().contains("MANIFEST-"))
+        .collect();
+    let (newest, bytes) = manifests.last().unwrap();
+    let mut random = Random::new(804);
+    for n in 0..40 {
+        let copy = scratch();
+        let path = copy.path().join("db");
+        copy_dir(&template, &path);
+        let mut damaged = bytes.clone();
+        match n % 4 {
+            0 => damaged.truncate(random.below(bytes.len())),
+            1 => damaged.extend([0; 8]),
+            _ => damaged[random.below(bytes.len())] ^= 1 << random.below(8),
+        }
+        let _case = Case(format!("damage {n}"));
+        replace(
+            &path.join(newest.strip_prefix(&template).unwrap()),
+            &damaged,
+        );
+        let db = Database::open(&path, options()).unwrap();
+        assert!(
+            db.warnings().iter().any(|w| w.contains("manifest")),
+            "{:?}",
+            db.warnings()
+        );
+        models.check(&db.snapshot(), std::slice::from_ref(&world));
+    }
+}
+
+#[test]
+fn no_flipped_bit_in_the_catalog_changes_an_answer() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let template = dir.path().join("db");
+    let world = sample(&models, &template);
+    let mut catalog: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    let mut left = vec![PathBuf::from("catalog")];
+    while let Some(at) = left.pop() {
+        for entry in fs::read_dir(template.join(&at)).unwrap() {
+            let entry = entry.unwrap();
+            let path = at.join(entry.file_name());
+            if entry.path().is_dir() {
+                left.push(path);
+            } else {
+                catalog.push((path, fs::read(entry.path()).unwrap()));
+            }
+        }
+    }
+    catalog.retain(|(_, bytes)| !bytes.is_empty());
+    catalog.sort();
+    let total: usize = catalog.iter().map(|(_, bytes)| bytes.len()).sum();
+    let telling: Vec<usize> = (catalog.iter().flat_map(|(_, bytes)| bytes))
+        .enumerate()
+        .filter_map(|(at, &byte)| (byte != 0).then_some(at))
+        .collect();
+    println!("catalog: {total} bytes, {} of them not zero", telling.len());
+    let mut random = Random::new(805);
+    let (tried, mut said) = (if torture() { 10_000 } else { 300 }, 0);
+    for n in 0..tried {
+        // Half of them in bytes that are not zero.
+        let mut at = if n % 2 == 0 {
+            telling[random.below(telling.len())]
+        } else {
+            random.below(total)
+        };
+        let bit = random.below(8);
+        let copy = scratch();
+        let path = copy.path().join("db");
+        copy_dir(&template, &path);
+        for (file, bytes) in &catalog {
+            if at < bytes.len() {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                fs::write(path.join(file), flipped).unwrap();
+                break;
+            }
+            at -= bytes.len();
+        }
+        let _case = Case(format!("flip {n}: byte {at} bit {bit}"));
+        let db = Database::open(&path, options()).unwrap();
+        said += usize::from(!db.warnings().is_empty());
+        models.check(&db.snapshot(), std::slice::from_ref(&world));
+        db.insert(&[put("k1", &[0.5; DIM])]).unwrap();
+    }
+    println!("flips in the catalog: {tried}, {said} said, no other answer given");
+    assert!(said > 0, "none of them reached a record");
+}

@@ -1,0 +1,131 @@
+//! The Nth call to the disk fails: EIO, a full disk, half a write, a failed sync.
+//!
+//! A script runs, meets the fault, goes on, reopens. An error that is not `OutcomeUnknown` changed nothing; after
+//! one that is, nothing is written until the database is reopened. At the end the power fails, with everything lost
+//! whose sync failed or never came: what was acknowledged is there, so no failed sync was repeated and believed.
+
+use crate::support::Random;
+use crate::world::{Known, Models, Step, World, open, options, script};
+use crate::{Case, scratch, torture};
+use mopqdb::Database;
+use mopqdb_tests::faulty::{Fault, Faulty};
+use mopqdb_tests::recording::{CatalogState, Fate, Recording, copy_dir};
+use mopqdb_tests::watched::Watched;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs a script with one fault. Returns whether it was met, and how many calls there were.
+fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize) -> (bool, usize) {
+    let dir = scratch();
+    let path = dir.path().join("db");
+    copy_dir(template, &path);
+    let recording = Arc::new(Recording::of(&path, &dir.path().join("catalogs")));
+    let faulty = Faulty::new(fault, at, Arc::clone(&recording) as _);
+    let files = Watched::disk(Arc::clone(&faulty) as _);
+    let mut known = Known::new(World::default());
+    let mut db = None;
+    // What it may be after each step.
+    let mut history = vec![known.reopened()];
+    for step in [&Step::Reopen].into_iter().chain(steps) {
+        if let Step::Reopen = step {
+            drop(db.take());
+            let opened = open(&files, &path).or_else(|_| {
+                // The fault was met in opening, and said; with room made, opening again works.
+                faulty.heal();
+                open(&files, &path)
+            });
+            let opened = opened.unwrap();
+            let worlds = known.reopened();
+            known = Known::new(worlds[models.check(&opened.snapshot(), &worlds)].clone());
+            db = Some(opened);
+            recording.mark(history.len());
+            history.push(known.reopened());
+            continue;
+        }
+        let open = db.as_ref().unwrap();
+        let outcome = models.run(open, step);
+        if let Err(e) = &outcome {
+            assert!(faulty.hit(), "an error before the fault: {e}");
+        }
+        known.step(step, outcome);
+        // What is not known to be durable is shown to nobody.
+        models.recognise(&open.snapshot(), &known.worlds);
+        recording.mark(history.len());
+        history.push(known.reopened());
+    }
+    faulty.heal();
+    drop(db);
+    let worlds = known.reopened();
+    // The power fails, then somebody opens it.
+    recording.copy_catalog();
+    let after = dir.path().join("after");
+    recording.replay(
+        recording.len(),
+        Fate::Dropped,
+        CatalogState::Now,
+        &mut || 0,
+        &after,
+    );
+    let reopened = Database::open(&after, options()).unwrap();
+    models.check(&reopened.snapshot(), &worlds);
+    drop(reopened);
+    // Or it failed earlier, perhaps between the fault and what came of it.
+    let mut random = Random::quiet(at as u64);
+    let points = recording.sync_points();
+    for n in 0..2 {
+        let point = points[random.below(points.len())];
+        let marked = recording.marked(point);
+        let worlds = history[marked..(marked + 2).min(history.len())].concat();
+        let cut = dir.path().join(format!("cut-{n}"));
+        let fate = [Fate::Dropped, Fate::Any][n];
+        recording.replay(point, fate, CatalogState::Now, &mut || random.next(), &cut);
+        let _case = Case(format!("and a power cut at event {point}, {fate:?}"));
+        let reopened = Database::open(&cut, options()).unwrap();
+        models.check(&reopened.snapshot(), &worlds);
+    }
+    // Or nothing more happens, and somebody opens it.
+    let reopened = Database::open(&path, options()).unwrap();
+    models.check(&reopened.snapshot(), &worlds);
+    reopened.compact().unwrap();
+    models.check(&reopened.snapshot(), &worlds);
+    (faulty.hit(), faulty.calls())
+}
+
+#[test]
+fn whichever_call_to_the_disk_fails_the_error_is_clean_and_nothing_acknowledged_is_lost() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let template = dir.path().join("template");
+    models.create(&template);
+    let mut steps = script(601, 30);
+    // All that a database does, whatever the seed.
+    steps.splice(
+        12..12,
+        [
+            Step::Rebuild(0),
+            Step::Compact,
+            Step::Reopen,
+            Step::Rebuild(1),
+        ],
+    );
+    let (hit, calls) = run(&models, &template, &steps, Fault::Broken, 0);
+    assert!(!hit);
+    let mut random = Random::new(602);
+    let mut tried = 0;
+    for fault in [Fault::Broken, Fault::Full, Fault::Short] {
+        let share = if torture() { calls } else { 40 };
+        for n in 1..=share {
+            // Every call, or one of each stretch of calls.
+            let at = if torture() {
+                n
+            } else {
+                (n - 1) * calls / share + 1 + random.below(calls / share)
+            };
+            let _case = Case(format!("{fault:?} at call {at} of {calls}"));
+            let (hit, _) = run(&models, &template, &steps, fault, at);
+            assert!(hit, "the fault was met");
+            tried += 1;
+        }
+    }
+    println!("failed calls: {tried} tried over {calls} calls, nothing acknowledged was lost");
+}

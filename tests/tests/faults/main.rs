@@ -1,0 +1,43 @@
+//! The promise, tested: one file a kind of fault. Sizes are for every push; `make torture` runs the long ones, by
+//! `MOPQDB_TORTURE=1`.
+
+mod flips;
+mod io_errors;
+mod kills;
+mod limits;
+mod old_files;
+mod power;
+mod rebuilds;
+mod stress;
+#[path = "../storage/support.rs"]
+#[allow(dead_code, reason = "shared with the tests of the storage engine")]
+mod support;
+mod world;
+
+/// Whether to run the long sizes.
+pub fn torture() -> bool {
+    std::env::var_os("MOPQDB_TORTURE").is_some_and(|value| value != "0")
+}
+
+/// A directory for databases that come and go, in memory where the machine has it: a sync to a real disk proves nothing
+/// here, since what a power cut leaves is worked out from the recording.
+pub fn scratch() -> tempfile::TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir()
+        && let Ok(dir) = tempfile::tempdir_in(memory)
+    {
+        return dir;
+    }
+    tempfile::tempdir().unwrap()
+}
+
+/// Says which case it was, if it fails.
+pub struct Case(pub String);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in the case: {}", self.0);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Databases of every format version are opened; one of the future is refused by name.
+
+use crate::scratch;
+use crate::support::{Random, keys};
+use crate::world::{DIM, Models, Step, options};
+use mopqdb::{Database, Error, Reader};
+use mopqdb_tests::recording::copy_dir;
+use std::path::{Path, PathBuf};
+
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/format-{version}"))
+}
+
+/// What the fixture of version 1 was made of, by the engine that first wrote that version. It is kept as it is.
+fn make(models: &Models, path: &Path) {
+    models.create(path);
+    let db = Database::open(path, options()).unwrap();
+    let mut random = Random::new(1);
+    let mut insert = |range: std::ops::Range<usize>| {
+        let rows = range.map(|n| (format!("key {n}"), random.vector(DIM)));
+        Step::Insert(rows.collect())
+    };
+    let steps = [
+        insert(0..20),
+        Step::Rebuild(0),
+        insert(20..40),
+        Step::Seal,
+        Step::Delete(vec!["key 3".into(), "key 30".into()]),
+        Step::Seal,
+        insert(40..44),
+        Step::Delete(vec!["key 5".into()]),
+    ];
+    for step in &steps {
+        models.run(&db, step).unwrap();
+    }
+    db.close().unwrap();
+}
+
+#[test]
+#[ignore = "writes the fixture of a new format version; by hand"]
+fn write_the_fixture() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    make(&models, &path);
+    let db = Database::open(&path, options()).unwrap();
+    let hits = db.query(&[1.0; DIM], 5).unwrap();
+    println!("{hits:?}");
+    drop(db);
+    // sled's own file is half a megabyte of zeros, and can be rebuilt: opening without it is part of the promise.
+    std::fs::remove_dir_all(path.join("catalog")).unwrap();
+    std::fs::remove_file(path.join("LOCK")).unwrap();
+    let _ = std::fs::remove_file(path.join("prepare.lock"));
+    copy_dir(&path, &fixture(1));
+}
+
+#[test]
+fn a_database_of_format_1_is_read_written_and_rebuilt() {
+    let dir = scratch();
+    let path = dir.path().join("db");
+    copy_dir(&fixture(1), &path);
+    for empty in ["staging", "orphans"] {
+        std::fs::create_dir_all(path.join(empty)).unwrap();
+    }
+    let expected = EXPECTED;
+    let reader = Reader::open(&path, options()).unwrap();
+    let hits = reader.query(&[1.0; DIM], 5).unwrap();
+    assert_eq!(keys(&hits), expected.map(|(key, _)| key));
+    assert_eq!(
+        hits.iter()
+            .map(|hit| hit.score.to_bits())
+            .collect::<Vec<_>>(),
+        expected.map(|(_, score)| f32::to_bits(score)),
+        "codes and scores are the same bits for ever"
+    );
+    assert_eq!(reader.snapshot().rows(), 41);
+    let db = Database::open(&path, options()).unwrap();
+    assert_eq!(db.query(&[1.0; DIM], 5).unwrap(), hits);
+    assert!(db.get("key 3").unwrap().is_none() && db.get("key 5").unwrap().is_none());
+    db.compact().unwrap();
+    assert_eq!(db.query(&[1.0; DIM], 5).unwrap(), hits);
+    let other = mopqdb::models(&path)
+        .unwrap()
+        .into_iter()
+        .find(|m| !m.active)
+        .unwrap();
+    db.rebuild(&mopqdb::RebuildOptions {
+        model: Some(other.id),
+        ..Default::default()
+    })
+    .unwrap();
+    assert_eq!(db.snapshot().rows(), 41);
+}
+
+/// The five best of the fixture, as the engine that wrote it found them.
+const EXPECTED: [(&str, f32); 5] = [
+    ("key 20", 1.0945417),
+    ("key 40", 0.91595155),
+    ("key 0", 0.8674964),
+    ("key 25", 0.7512145),
+    ("key 41", 0.71310157),
+];
+
+#[test]
+fn files_of_the_future_are_refused_by_name() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let template = dir.path().join("db");
+    make(&models, &template);
+    // Version 2 in the header of each kind of file, with its checksum made right.
+    let mut kinds = 0;
+    for (folder, wanted) in [("", "MANIFEST-"), ("logs", ".log")] {
+        let copy = scratch();
+        let path = copy.path().join("db");
+        copy_dir(&template, &path);
+        let mut names: Vec<_> = (std::fs::read_dir(path.join(folder)).unwrap())
+            .map(|entry| entry.unwrap().path())
+            .filter(|p| p.file_name().unwrap().to_string_lossy().contains(wanted))
+            .collect();
+        names.sort();
+        let file = names.last().unwrap();
+        let mut bytes = std::fs::read(file).unwrap();
+        bytes[8] = 2;
+        let seed = if folder == "logs" {
+            u64::from_le_bytes(bytes[16..24].try_into().unwrap())
+        } else {
+            0
+        };
+        let sum = mopqdb_tests::header_sum(seed, &bytes[..56]);
+        bytes[56..64].copy_from_slice(&sum.to_le_bytes());
+        std::fs::write(file, bytes).unwrap();
+        for error in [
+            Reader::open(&path, options()).unwrap_err(),
+            Database::open(&path, options()).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::Incompatible { .. }), "{error}");
+            assert!(error.to_string().contains("version 2"), "{error}");
+            assert!(error.to_string().contains("newer mopqdb"), "{error}");
+        }
+        kinds += 1;
+    }
+    assert_eq!(kinds, 2);
+}
