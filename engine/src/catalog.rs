@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::version::{BadRecord, VersionRecord};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const RECORD: &[u8] = b"version";
 
@@ -30,6 +31,21 @@ impl Catalog {
     /// Opens sled in this directory, making it where missing. An error here is for the caller to mend: it moves the
     /// directory away and opens an empty one.
     pub fn open(path: &Path) -> Result<Self, String> {
+        // We hold the database's lock, so nobody uses this catalog. But a handle that was just dropped may be open in a
+        // child that another thread is starting, until it execs, and sled's own lock with it: no reason to put it aside.
+        let mut patience = 50;
+        loop {
+            match Self::try_open(path) {
+                Err(why) if why.contains("could not acquire lock") && patience > 0 => {
+                    patience -= 1;
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_open(path: &Path) -> Result<Self, String> {
         let opened = quietly(|| {
             sled::Config::new()
                 .path(path)

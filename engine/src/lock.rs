@@ -10,7 +10,15 @@ use std::path::Path;
 /// A lock that this process holds until it is dropped.
 #[derive(Debug)]
 pub struct FileLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing would do, but for a child that another thread is just starting: between fork and exec it has the file
+        // open too, and the lock would outlive this handle by that moment.
+        let _ = self.file.unlock();
+    }
 }
 
 impl FileLock {
@@ -53,7 +61,7 @@ impl FileLock {
             .and_then(|()| file.rewind())
             .and_then(|()| write!(file, "{program} (process {})", std::process::id()));
         named.map_err(Error::io("writing", path))?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
