@@ -328,10 +328,10 @@ fn bert_weights(place: &Place) {
     .unwrap();
 }
 
-/// Ctrl-C (SIGINT) in the middle: a clean end, no model, and the same command goes on to the same end.
+/// Ctrl-C (SIGINT) in the middle: a clean end, no model. (That a resumed run ends alike is tested in the library.)
 #[cfg(unix)]
 #[test]
-fn an_interrupted_run_goes_on() {
+fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
     let place = vectors();
     let long = [
         &INPUTS[..],
