@@ -160,6 +160,10 @@ fn of_system(system: &str, base: &TrainConfig) -> TrainConfig {
         sampling,
         ..base.clone()
     };
+    // A head's recall jumps about from epoch to epoch: a baseline that stops at the first lull is not converged.
+    if matches!(method, Method::Pq | Method::Opq) {
+        config.patience = 0;
+    }
     if system.ends_with("-one") {
         config.batch = base.batch * mopqdb_trainer::devices::count(&base.devices).unwrap_or(1);
         config.devices = "cpu:1".into();
