@@ -4,7 +4,7 @@
 # An empty environment (`env -i HOME PATH`) is enough; rustup's usual place is found without its profile line.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help demo test claim bench lint doc setup clean native-onnxruntime native-model native-libtorch default-bundle
+.PHONY: help demo test claim lint doc setup clean native-onnxruntime native-model native-libtorch default-bundle
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 22
@@ -36,8 +36,7 @@ lint: ## format, clippy, licences and advisories
 doc: ## the documentation, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-bench: ## the criterion benches
-	cargo bench -p mopqdb-benches
+include benches/bench.mk
 
 clean: ## remove what was built; what was fetched stays in .native
 	cargo clean

@@ -1,4 +1,4 @@
-# Side by side with peers, on this machine, now. Included by the Makefile, or: make -f benches/bench.mk bench
+# Side by side with peers, on this machine, now. Included by the Makefile.
 PEERS := target/peers/venv
 
 .PHONY: bench bench-criterion
@@ -6,8 +6,8 @@ PEERS := target/peers/venv
 bench: $(PEERS)/bin/python ## ourselves beside faiss-cpu, same codes, same run: target/bench/table.md and plot.svg
 	cargo run --release -p mopqdb-benches --bin compare -- --python $(PEERS)/bin/python --out target/bench $(BENCH_ARGS)
 
-bench-criterion: ## criterion benches of kernels, encoding and training
-	cargo bench -p mopqdb-benches --bench scan --bench quantizer
+bench-criterion: ## the criterion benches
+	cargo bench -p mopqdb-benches
 
 $(PEERS)/bin/python:
 	python3 -m venv $(PEERS)

@@ -78,12 +78,15 @@ fn main() -> Result<()> {
             rows,
             &mut lines,
         )?;
+        report(&options, kernel, &lines)?;
     }
     for subspaces in [8, 16] {
         eprintln!("training and encoding {subspaces}x256");
         train_case(&options, subspaces, &mut lines)?;
+        report(&options, kernel, &lines)?;
     }
-    report(&options, kernel, &lines)
+    println!("{}", fs::read_to_string(options.out.join("table.md"))?);
+    Ok(())
 }
 
 /// One measured thing: ours and the peer's, in a unit in which more is better.
@@ -345,6 +348,7 @@ fn thousands(n: usize) -> String {
     }
 }
 
+/// Writes what there is so far.
 fn report(options: &Options, kernel: Kernel, lines: &[Line]) -> Result<()> {
     let mut table = format!(
         "One core, CPU time, kernel {kernel:?}; kernels this CPU can't run: {:?}. Answers checked against a plain f32 \
@@ -389,6 +393,5 @@ fn report(options: &Options, kernel: Kernel, lines: &[Line]) -> Result<()> {
         options.out.join("numbers.json"),
         serde_json::to_string_pretty(&json!({"kernel": kernel.name(), "lines": numbers}))?,
     )?;
-    println!("{table}");
     Ok(())
 }

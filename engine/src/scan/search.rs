@@ -31,6 +31,8 @@ pub(super) struct Search<'a> {
     pub(super) top: TopK,
     filter: Filter,
     verdict: Verdict,
+    /// The score that the filter's tables were made for. Requires: never above the cutoff when they are used.
+    aimed_at: f32,
     plan: Plan,
     /// Range at which the plan was made, relative to which it is made again.
     planned_at: f64,
@@ -46,6 +48,7 @@ impl<'a> Search<'a> {
             top: TopK::new(k),
             filter: Filter::new(table.entries(), table.shape().codewords()),
             verdict: Verdict::Everything,
+            aimed_at: f32::NEG_INFINITY,
             plan: Plan::None,
             planned_at: 1.0,
             measured: (0, 0),
@@ -73,19 +76,26 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Makes the tables sharper if the threshold has risen enough.
+    /// Makes the tables anew if the threshold has risen enough, or if they ask too much: a source that has its k
+    /// rows wants better ones than the next source does.
     fn aim(&mut self) {
         let cutoff = self.top.cutoff();
-        if cutoff == f32::NEG_INFINITY || self.verdict == Verdict::Nothing {
+        if cutoff == f32::NEG_INFINITY {
             return;
         }
         let sharpness = self.filter.sharpness(cutoff);
-        if self.verdict == Verdict::Everything || sharpness < SHARPER {
+        let stale = match self.verdict {
+            Verdict::Everything => true,
+            Verdict::Some => cutoff < self.aimed_at || sharpness < SHARPER,
+            Verdict::Nothing => cutoff < self.aimed_at,
+        };
+        if stale {
             if self.verdict == Verdict::Some {
                 self.planned_at *= sharpness;
             }
             let codewords = self.table.shape().codewords();
             self.verdict = self.filter.aim(self.table.entries(), codewords, cutoff);
+            self.aimed_at = cutoff;
         }
     }
 

@@ -335,6 +335,35 @@ fn large_k_and_a_sample_that_misleads_are_answered_exactly() {
     assert!(hits > 0);
 }
 
+/// A source that has its k rows wants better ones; the next one, which may tie, must not be held to that.
+#[test]
+fn ties_in_a_later_source_are_kept_after_a_first_that_was_full() {
+    for (subspaces, codewords) in [(1, 17), (1, 16), (2, 256), (8, 256)] {
+        let shape = CodeShape::new(subspaces, codewords).unwrap();
+        for entry in [0.0, 1e-45, -1e-40, 0.7, -3e30] {
+            let table = LookupTable::new(shape, &vec![entry; subspaces * codewords]).unwrap();
+            // Many tiles each, so that the first source is known to be full before its end.
+            let parts = [vec![1; 20_000 * subspaces], vec![2; 9_000 * subspaces]];
+            let sources = parts
+                .each_ref()
+                .map(|codes| Blocks::new(shape, codes, None));
+            let expected = plain(&sources, &parts, &table, 5);
+            assert_eq!(expected.len(), 10);
+            for scanner in scanners() {
+                let found = scanner
+                    .scan(&[&sources[0], &sources[1]], std::slice::from_ref(&table), 5)
+                    .unwrap();
+                assert!(
+                    same(&found[0], &expected),
+                    "{shape:?} {entry:e} {:?} x{}",
+                    scanner.kernel(),
+                    scanner.threads()
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_to_scan_gives_nothing() {
     let shape = CodeShape::new(4, 256).unwrap();
