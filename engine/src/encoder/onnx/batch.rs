@@ -4,8 +4,9 @@
 /// runtime soon has work.
 pub(super) const WINDOW: usize = 2048;
 
-/// The most tokens of a batch, padding included. More does not run faster, and activations grow with it.
-const BATCH_TOKENS: usize = 2048;
+/// The most tokens of a batch, padding included. Activations of so many stay in the cache: on all-MiniLM-L6-v2 a token took
+/// 310 to 333 us of CPU time in batches of 512, 348 in 1024, 379 in 2048.
+const BATCH_TOKENS: usize = 512;
 
 /// The most texts of a batch.
 const BATCH_TEXTS: usize = 64;
