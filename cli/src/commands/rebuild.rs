@@ -79,11 +79,11 @@ pub(super) fn rebuild(
         }))?;
         return out.flush();
     }
-    let mut words = format!(
-        "{} is active: {} quantized",
-        rebuilt.model.short(),
-        plural(rebuilt.rows, "row")
-    );
+    let mut words = format!("{} is active", rebuilt.model.short());
+    // Rows that were in no segment yet are quantized with the switch itself.
+    if rebuilt.rows > 0 {
+        words += &format!(", {} quantized", plural(rebuilt.rows, "row"));
+    }
     if rebuilt.reused > 0 {
         words += &format!(", {} reused", count(rebuilt.reused));
     }
