@@ -9,6 +9,8 @@ lap() { times+=("$(printf '%5ss  %s' "$((SECONDS - lapped))" "$1")"); lapped=$SE
 lapped=$SECONDS
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 run() { printf '$ %s\n' "mopqdb $*"; target/debug/mopqdb "$@"; }
+# Leaves the new model's id in `model`.
+train() { printf '$ %s\n' "mopqdb train demo.db $*"; model=$(target/debug/mopqdb train demo.db "$@"); printf '%s\n' "$model"; }
 
 say "Building the program and the trainer"
 cargo build --workspace --bins --quiet
@@ -28,13 +30,13 @@ run query demo.db "$question" -k 3
 lap "querying"
 
 say "Training OPQ: codes of 8 bytes, fitted to reconstruct the vectors"
-opq=$(run train demo.db --method opq --json | tee /dev/stderr | sed -n 's/.*"model": *"\([0-9a-f]*\)".*/\1/p' | tail -n 1)
-run rebuild demo.db --model "$opq"
+train --method opq
+run rebuild demo.db --model "$model"
 lap "OPQ: training and rebuilding"
 
 say "Training MoPQ: codes of 8 bytes, fitted to find the right answer"
-mopq=$(run train demo.db --pairs demo.data/train.tsv --valid demo.data/valid.tsv --key-ids --json | tee /dev/stderr | sed -n 's/.*"model": *"\([0-9a-f]*\)".*/\1/p' | tail -n 1)
-run rebuild demo.db --model "$mopq"
+train --pairs demo.data/train.tsv --valid demo.data/valid.tsv --key-ids
+run rebuild demo.db --model "$model"
 lap "MoPQ: training and rebuilding"
 
 say "Searching again, in 8 bytes a row"
