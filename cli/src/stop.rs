@@ -1,8 +1,9 @@
 //! Ctrl-C: the work in hand is finished, then the program stops. A second one stops it at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From now on Ctrl-C (and SIGTERM) is noted, and [`asked`] tells.
 pub fn listen() {
@@ -21,8 +22,8 @@ pub fn leave_to_child() {
 }
 
 /// Set when the user has asked us to stop: for the engine to look at.
-pub fn flag() -> &'static AtomicBool {
-    &ASKED
+pub fn flag() -> Arc<AtomicBool> {
+    Arc::clone(&ASKED)
 }
 
 /// Whether the user has asked us to stop.

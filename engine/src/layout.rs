@@ -60,6 +60,11 @@ impl Layout {
         self.dir.join("staging")
     }
 
+    /// What training writes before it is a model.
+    pub fn runs(&self) -> PathBuf {
+        self.dir.join("runs")
+    }
+
     /// What recovery put aside: torn tails of logs, files that no trusted record names.
     pub fn orphans(&self) -> PathBuf {
         self.dir.join("orphans")

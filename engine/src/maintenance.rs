@@ -1,7 +1,10 @@
-//! The thread of an open database that does what nobody called for: commits prepared rebuilds, merges segments.
+//! The thread of an open database that does what nobody called for: commits prepared rebuilds, merges segments, trains a
+//! first quantizer where the options ask for one.
 
+use crate::learn;
 use crate::rebuild;
 use crate::store::Store;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -16,6 +19,8 @@ pub(crate) struct Maintenance {
 #[derive(Debug, Default)]
 struct Stop {
     stopped: Mutex<bool>,
+    /// The same, for work that takes long to look at.
+    flag: Arc<AtomicBool>,
     changed: Condvar,
 }
 
@@ -54,6 +59,8 @@ impl Maintenance {
 }
 
 fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
+    // Rows there were when training last failed: not tried again until there are twice as many.
+    let mut failed_at = 0;
     while stop.next_round(pause) {
         let Some(store) = store.upgrade() else { return };
         if let Err(e) = rebuild::commit_if_ready(&store) {
@@ -65,11 +72,22 @@ fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
         {
             tracing::warn!("compacting: {e}");
         }
+        if store.options.auto_quantize.is_some() && store.current().rows() >= 2 * failed_at {
+            match learn::quantize_if_due(&store, &stop.flag) {
+                Ok(Some(id)) => tracing::info!("trained opq and switched to it: model {id}"),
+                Ok(None) => {}
+                Err(e) => {
+                    failed_at = store.current().rows();
+                    tracing::warn!("training a quantizer: {e}");
+                }
+            }
+        }
     }
 }
 
 impl Drop for Maintenance {
     fn drop(&mut self) {
+        self.stop.flag.store(true, Ordering::Relaxed);
         *self.stop.stopped.lock().unwrap_or_else(|e| e.into_inner()) = true;
         self.stop.changed.notify_all();
         if let Some(thread) = self.thread.take() {

@@ -48,6 +48,10 @@ pub struct Options {
     pub memory_limit: usize,
     /// Merge small segments and drop dead rows in the background.
     pub auto_compact: bool,
+    /// With this many rows and no quantizer, train opq in the background and switch to its codes; `None`, the default:
+    /// rows are searched exactly until a model is trained by hand.
+    /// [`AUTO_QUANTIZE_ROWS`](crate::AUTO_QUANTIZE_ROWS) is a good number.
+    pub auto_quantize: Option<u64>,
     /// How often the maintenance thread looks for a prepared rebuild to commit.
     pub maintenance: Duration,
     /// Read segments into memory in place of mapping them.
@@ -62,6 +66,7 @@ impl Default for Options {
             seal_bytes: 256 << 20,
             memory_limit: 512 << 20,
             auto_compact: true,
+            auto_quantize: None,
             maintenance: Duration::from_millis(200),
             no_mmap: false,
         }

@@ -57,8 +57,6 @@ pub struct Insert {
     no_auto: bool,
 }
 
-/// With as many rows and no quantizer, one is trained.
-const AUTO_ROWS: u64 = 65_536;
 /// Rows that have waited so long are inserted, full batch or not: standard input may be slow.
 const PATIENCE: Duration = Duration::from_millis(300);
 
@@ -247,7 +245,7 @@ impl Run<'_> {
         let quantized = database.model().quantizer().is_some();
         database.close()?;
         outcome?;
-        if rows >= AUTO_ROWS && !quantized && !insert.no_auto {
+        if rows >= mopqdb::AUTO_QUANTIZE_ROWS && !quantized && !insert.no_auto {
             return super::train::automatic(&insert.db, settings, rows);
         }
         Ok(())

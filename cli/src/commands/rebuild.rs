@@ -59,13 +59,14 @@ pub(super) fn rebuild(
         .transpose()?;
     let progress = Progress::new("rebuilding", "rows", Some(0));
     let show = |done: mopqdb::Progress| progress.set_of(done.rows, done.total);
+    let stop = stop::flag();
     let options = RebuildOptions {
         model,
         threads: settings.threads,
         memory_limit: settings.memory_limit,
         wait,
         progress: Some(&show),
-        stop: Some(stop::flag()),
+        stop: Some(&stop),
     };
     let started = Instant::now();
     let rebuilt = mopqdb::rebuild(db, &options)?;

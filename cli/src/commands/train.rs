@@ -8,6 +8,8 @@ use crate::settings::Settings;
 use crate::stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use mopqdb::LearnOptions;
+use mopqdb::quantizer::TrainPq;
 use quantize::Trained;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -123,8 +125,14 @@ impl Train {
             Some(method @ (Method::Pq | Method::Opq)) => {
                 self.only_for_pairs(method)?;
                 stop::listen();
-                let trained = quantize::train(&self.db, &self.quantize_options(method), settings)?;
-                tell(&trained, settings)
+                // Training pairs are not trained on here; they can still tell how well it does.
+                let pairs = self.valid.as_deref().or(self.pairs.as_deref());
+                let valid = pairs.map(|path| (path, &self.columns));
+                let options = self.learn_options(method);
+                tell(
+                    &quantize::train(&self.db, options, valid, settings)?,
+                    settings,
+                )
             }
             _ if self.pairs.is_none() && self.config.is_none() => Err(usage(
                 "learning from pairs needs --pairs TRAIN.tsv; without pairs there is --method opq",
@@ -155,20 +163,18 @@ impl Train {
         }
     }
 
-    fn quantize_options(&self, method: Method) -> quantize::Options<'_> {
-        let defaults = quantize::Options::default();
-        quantize::Options {
+    fn learn_options(&self, method: Method) -> LearnOptions {
+        let defaults = TrainPq::default();
+        LearnOptions {
             rotate: method == Method::Opq,
-            subspaces: self.subspaces.unwrap_or(defaults.subspaces),
-            codewords: self.codewords.unwrap_or(defaults.codewords),
-            iterations: self.epochs.unwrap_or(defaults.iterations),
-            seed: self.seed.unwrap_or(defaults.seed),
-            // Training pairs are not trained on here; they can still tell how well it does.
-            valid: self
-                .valid
-                .as_deref()
-                .or(self.pairs.as_deref())
-                .map(|path| (path, &self.columns)),
+            pq: TrainPq {
+                subspaces: self.subspaces.unwrap_or(defaults.subspaces),
+                codewords: self.codewords.unwrap_or(defaults.codewords),
+                iterations: self.epochs.unwrap_or(defaults.iterations),
+                seed: self.seed.unwrap_or(defaults.seed),
+                ..defaults
+            },
+            ..LearnOptions::default()
         }
     }
 }
@@ -180,17 +186,8 @@ pub(super) fn automatic(db: &Path, settings: &Settings, rows: u64) -> Result<()>
          (--no-auto skips this; `mopqdb train --pairs` learns a better one)"
     );
     let model = mopqdb::Reader::open(db, settings.options())?.model();
-    // Eight codes a row, or the nearest number that divides the width.
-    let subspaces = (1..=8)
-        .rev()
-        .find(|m| model.dim().is_multiple_of(*m))
-        .unwrap_or(1);
-    let options = quantize::Options {
-        rotate: true,
-        subspaces,
-        ..quantize::Options::default()
-    };
-    let trained = quantize::train(db, &options, settings)?;
+    let options = LearnOptions::automatic(model.dim());
+    let trained = quantize::train(db, options, None, settings)?;
     tell(&trained, settings)?;
     super::rebuild::rebuild(
         db,
@@ -201,17 +198,17 @@ pub(super) fn automatic(db: &Path, settings: &Settings, rows: u64) -> Result<()>
 }
 
 fn tell(trained: &Trained, settings: &Settings) -> Result<()> {
-    let mut out = Out::new(settings);
+    let (mut out, learned) = (Out::new(settings), &trained.learned);
     match out.is_json() {
         true => out.object(&json!({
-            "model": trained.id.to_string(), "method": trained.method, "rows": trained.rows,
-            "distortion": trained.distortion, "recall": trained.recall, "seconds": trained.seconds,
+            "model": trained.id.to_string(), "method": learned.method, "rows": learned.trained.rows,
+            "distortion": learned.trained.distortions.last(), "recall": trained.recall, "seconds": trained.seconds,
         }))?,
         false => {
             out.line(trained.id.to_string())?;
             eprintln!(
                 "mopqdb: {} from {} rows in {:.1} s; `mopqdb rebuild DB` switches to it",
-                trained.method, trained.rows, trained.seconds
+                learned.method, learned.trained.rows, trained.seconds
             );
         }
     }

@@ -42,6 +42,7 @@ pub fn train_opq(
         .collect();
     let mut distortions = Vec::new();
     let mut step = |subspaces: &mut [KMeans], rotated: &[f32]| {
+        options.check_stop()?;
         let mut total = 0.0;
         for (m, means) in subspaces.iter_mut().enumerate() {
             total += means
@@ -49,18 +50,19 @@ pub fn train_opq(
                 .0;
         }
         distortions.push(total / n as f64);
+        Ok::<_, Error>(())
     };
     for _ in 0..SETTLING_STEPS {
-        step(&mut subspaces, &rotated);
+        step(&mut subspaces, &rotated)?;
     }
     for _ in 0..options.iterations {
         rotation = best_rotation(machine, rows, dim, &subspaces, setup.sub_dim)?;
         rotated = rotate(machine, rows, dim, &rotation);
         subspaces.iter_mut().for_each(KMeans::forget_rows);
-        step(&mut subspaces, &rotated);
+        step(&mut subspaces, &rotated)?;
     }
     for _ in 0..SETTLING_STEPS {
-        step(&mut subspaces, &rotated);
+        step(&mut subspaces, &rotated)?;
     }
     let values = subspaces
         .into_iter()

@@ -9,9 +9,11 @@ use crate::kernel::Kernel;
 use crate::kernel::pool::Pool;
 use crate::kernel::random::Random;
 use crate::metric::Metric;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How [`train_pq`] and [`train_opq`](super::train_opq) train.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct TrainPq {
     /// Codes a row; divides the dimensions.
     pub subspaces: usize,
@@ -26,6 +28,8 @@ pub struct TrainPq {
     pub seed: u64,
     /// Threads; 0 means one for each core.
     pub threads: usize,
+    /// Set by somebody else to stop: training ends with an error after the step at hand.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for TrainPq {
@@ -37,6 +41,19 @@ impl Default for TrainPq {
             sample: 65_536,
             seed: 42,
             threads: 0,
+            stop: None,
+        }
+    }
+}
+
+impl TrainPq {
+    /// An error, once somebody wants to stop.
+    pub(super) fn check_stop(&self) -> Result<()> {
+        match &self.stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => {
+                Err(Error::invalid("stopped; nothing was changed"))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -69,6 +86,7 @@ pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) 
         );
         let mut course = Vec::new();
         while course.len() < options.iterations {
+            options.check_stop()?;
             let (distortion, changed) = means.step(&setup.machine, &slices);
             course.push(distortion / n as f64);
             if !changed && course.len() > 1 {

@@ -20,6 +20,7 @@ use crate::files::{Disk, Files};
 use crate::layout::Layout;
 use crate::manifest;
 use crate::options::Options;
+use crate::store::Store;
 use ready::Ready;
 use serde::Serialize;
 use std::path::Path;
@@ -177,18 +178,22 @@ fn wait_for_commit(
 impl Database {
     /// Switches this database to another model, from within the process that has it open.
     pub fn rebuild(&self, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
-        let (ready, rebuilt) = prepare::prepare(&self.store.files, &self.store.layout, options)?;
-        if let Some(ready) = ready {
-            commit_if_ready(&self.store)?;
-            if let Some(why) = Ready::declined(&self.store.layout)? {
-                return Err(Error::Model(why));
-            }
-            // The maintenance thread may have been faster.
-            let active = self.snapshot().model.id();
-            if active != Some(ready.model) {
-                return Err(Error::Model("superseded by another rebuild".into()));
-            }
-        }
-        Ok(rebuilt)
+        rebuild_store(&self.store, options)
     }
+}
+
+/// Switches an open database to another model.
+pub(crate) fn rebuild_store(store: &Store, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
+    let (ready, rebuilt) = prepare::prepare(&store.files, &store.layout, options)?;
+    if let Some(ready) = ready {
+        commit_if_ready(store)?;
+        if let Some(why) = Ready::declined(&store.layout)? {
+            return Err(Error::Model(why));
+        }
+        // The maintenance thread may have been faster.
+        if store.current().model.id() != Some(ready.model) {
+            return Err(Error::Model("superseded by another rebuild".into()));
+        }
+    }
+    Ok(rebuilt)
 }

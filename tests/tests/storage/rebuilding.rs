@@ -188,3 +188,49 @@ fn a_database_can_start_with_codebooks() {
         oracle.check(ask(&db), &[query], metric, Some(&bundle));
     }
 }
+
+#[test]
+fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut random = Random::new(27);
+    let asked = Options {
+        auto_quantize: Some(300),
+        maintenance: std::time::Duration::from_millis(5),
+        ..small()
+    };
+    let new = CreateOptions::vectors(12, Metric::Ip);
+    let db = Database::create(&path, &new, asked.clone()).unwrap();
+    let mut oracle = Oracle::default();
+    let mut insert = |db: &Database, oracle: &mut Oracle, range: std::ops::Range<usize>| {
+        for n in range {
+            let vector = random.vector(12);
+            db.insert(&[put(&n.to_string(), &vector)]).unwrap();
+            oracle.put(&n.to_string(), vector);
+        }
+    };
+    insert(&db, &mut oracle, 0..299);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert!(db.model().quantizer().is_none(), "too few rows");
+
+    insert(&db, &mut oracle, 299..400);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while db.model().quantizer().is_none() {
+        assert!(std::time::Instant::now() < deadline, "nothing was trained");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let model = db.model();
+    assert_eq!(model.shape().unwrap().subspaces(), 6, "12 is not cut by 8");
+    insert(&db, &mut oracle, 400..420);
+    let queries = [vec![0.25; 12], vec![-0.5; 12]];
+    oracle.check(ask(&db), &queries, Metric::Ip, model.bundle());
+    assert_eq!(models(&path).unwrap()[0].method, "opq");
+    drop(db);
+
+    // Once is enough; and what was learned is there again.
+    let db = Database::open(&path, asked).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(db.model().id(), model.id());
+    assert_eq!(models(&path).unwrap().len(), 1);
+    oracle.check(ask(&db), &queries, Metric::Ip, model.bundle());
+}

@@ -6,123 +6,61 @@ use crate::settings::Settings;
 use crate::stop;
 use anyhow::{Context, Result, bail};
 use mopqdb::eval::{EvalOptions, FindOptions, Questions, evaluate};
-use mopqdb::quantizer::{TrainPq, train_opq, train_pq};
 use mopqdb::scan::Scanner;
-use mopqdb::{Bundle, BundleWriter, Model, ModelId, Reader, Snapshot};
+use mopqdb::{Bundle, LearnOptions, Learned, Model, ModelId, Reader, Snapshot, learn};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 
-/// What is trained.
-pub(super) struct Options<'a> {
-    pub(super) rotate: bool,
-    pub(super) subspaces: usize,
-    pub(super) codewords: usize,
-    pub(super) iterations: usize,
-    pub(super) seed: u64,
-    /// Pairs to measure recall with.
-    pub(super) valid: Option<(&'a Path, &'a Columns)>,
-}
-
-impl Default for Options<'_> {
-    fn default() -> Self {
-        let defaults = TrainPq::default();
-        Self {
-            rotate: false,
-            subspaces: defaults.subspaces,
-            codewords: defaults.codewords,
-            iterations: defaults.iterations,
-            seed: defaults.seed,
-            valid: None,
-        }
-    }
-}
-
 /// What was trained.
 pub(super) struct Trained {
     pub(super) id: ModelId,
-    pub(super) method: &'static str,
-    pub(super) rows: usize,
-    pub(super) distortion: Option<f64>,
+    pub(super) learned: Learned,
     pub(super) recall: Value,
     pub(super) seconds: f64,
 }
 
-/// Samples rows, trains, measures, registers.
-pub(super) fn train(db: &Path, options: &Options<'_>, settings: &Settings) -> Result<Trained> {
+/// Trains, measures with `valid` if there are pairs, registers.
+pub(super) fn train(
+    db: &Path,
+    mut options: LearnOptions,
+    valid: Option<(&Path, &Columns)>,
+    settings: &Settings,
+) -> Result<Trained> {
     let started = Instant::now();
-    let method = if options.rotate { "opq" } else { "pq" };
     let snapshot = Reader::open(db, settings.options())?.snapshot();
-    let model = snapshot.model();
-    if snapshot.rows() == 0 {
-        bail!(
-            "{} has no rows to learn from; insert some first",
-            db.display()
-        );
-    }
-    let wanted = TrainPq {
-        subspaces: options.subspaces,
-        codewords: options.codewords,
-        iterations: options.iterations,
-        seed: options.seed,
-        threads: settings.threads,
-        ..TrainPq::default()
-    };
-    let (sample, through_seq) = sample(&snapshot, &wanted, settings)?;
-    let progress = Progress::new(&format!("training {method} on"), "rows", None);
-    progress.set((sample.len() / model.dim()) as u64);
-    let learn = if options.rotate { train_opq } else { train_pq };
-    let learned = learn(&sample, model.dim(), model.metric(), &wanted)?;
+    options.pq.threads = settings.threads;
+    options.pq.stop = Some(stop::flag());
+    options.memory_limit = settings.memory_limit;
+    let progress = Progress::new("training a quantizer over", "rows", None);
+    progress.set(snapshot.rows());
+    let learned = learn(&snapshot, &options)?;
     drop(progress);
-    if stop::asked() {
-        bail!("stopped; nothing was changed");
-    }
 
-    let training = json!({
-        "config": {
-            "method": method, "subspaces": wanted.subspaces, "codewords": wanted.codewords,
-            "iterations": wanted.iterations, "sample": wanted.sample,
-        },
-        "seed": wanted.seed, "rows": learned.rows, "through_seq": through_seq,
-        "distortions": learned.distortions,
-    });
     // Measured before it is registered, so that the model's page says how well it does.
     let runs = db.join("runs");
     std::fs::create_dir_all(&runs).with_context(|| format!("making {}", runs.display()))?;
     let write = |name: String, evaluation: Value| -> Result<Scratch> {
         let scratch = Scratch(runs.join(name));
-        let writer = BundleWriter::new(&scratch.0)
-            .method(method)
-            .quantizer(&learned.quantizer)
-            .training(training.clone());
-        let writer = match model.bundle() {
-            Some(bundle) => writer.encoder_from(bundle),
-            None => writer.metric(model.metric()).vectors(model.dim()),
-        };
-        writer.evaluation(evaluation).finish()?;
+        learned.write(&scratch.0, evaluation)?;
         Ok(scratch)
     };
-    let pid = std::process::id();
+    let (method, pid) = (learned.method, std::process::id());
     let mut scratch = write(format!("{method}-{pid}"), Value::Null)?;
     let mut evaluation = Value::Null;
-    if let Some((pairs, columns)) = options.valid {
-        evaluation = measure(
-            &snapshot,
-            &Bundle::open(&scratch.0)?,
-            pairs,
-            columns,
-            settings,
-        )?;
+    if let Some((pairs, columns)) = valid {
+        let bundle = Bundle::open(&scratch.0)?;
+        evaluation = measure(&snapshot, &bundle, pairs, columns, settings)?;
         scratch = write(format!("{method}-{pid}-measured"), evaluation.clone())?;
     }
-    let id = mopqdb::register_model(db, &Bundle::open(&scratch.0)?)?;
+    if stop::asked() {
+        bail!("stopped; nothing was changed");
+    }
     Ok(Trained {
-        id,
-        method,
-        rows: learned.rows,
-        distortion: learned.distortions.last().copied(),
+        id: mopqdb::register_model(db, &Bundle::open(&scratch.0)?)?,
         recall: evaluation["recall"].clone(),
         seconds: started.elapsed().as_secs_f64(),
+        learned,
     })
 }
 
@@ -133,27 +71,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// Rows for training, evenly chosen among all, and the last `Seq` there is.
-fn sample(snapshot: &Snapshot, wanted: &TrainPq, settings: &Settings) -> Result<(Vec<f32>, u64)> {
-    let dim = snapshot.model().dim();
-    // Training holds the sample about three times over.
-    let most = (settings.memory_limit / (12 * dim)).clamp(wanted.codewords.min(1024), wanted.sample)
-        as u64;
-    let (rows, mut seen, mut through) = (snapshot.rows(), 0_u64, 0);
-    let mut vectors = Vec::with_capacity(rows.min(most) as usize * dim);
-    snapshot.for_each_row(|row| {
-        // The i-th of n rows is taken where i * most / n steps: evenly, and `most` of them.
-        let step = |i: u64| u128::from(i) * u128::from(most.min(rows)) / u128::from(rows);
-        if step(seen + 1) > step(seen) {
-            vectors.extend_from_slice(row.vector);
-        }
-        seen += 1;
-        through = through.max(row.seq.0);
-        Ok(())
-    })?;
-    Ok((vectors, through))
 }
 
 fn measure(
