@@ -90,12 +90,53 @@ impl Sealed {
         })
     }
 
+    /// Gives back the memory of rows and vectors; codes stay, queries read them.
+    fn release(&self) {
+        self.rows.release();
+        if let Some(vecs) = &self.vecs {
+            vecs.release();
+        }
+    }
+
     /// The stored vectors of a range of rows, checked.
     pub fn vectors(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
         match &self.vecs {
             Some(vecs) => Ok(Vectors::F16(vecs.vectors(rows)?)),
             None => Ok(Vectors::F32(self.rows.vectors(rows)?)),
         }
+    }
+}
+
+/// Reads a segment once through: pages behind it are given back, so that memory does not grow with the segment.
+pub struct OncePast<'a> {
+    sealed: &'a Sealed,
+    limit: usize,
+    read: usize,
+}
+
+impl<'a> OncePast<'a> {
+    /// Of a segment, with at most about this many bytes resident.
+    pub fn new(sealed: &'a Sealed, limit: usize) -> Self {
+        Self {
+            sealed,
+            limit,
+            read: 0,
+        }
+    }
+
+    /// So many bytes were read.
+    pub fn read(&mut self, bytes: usize) {
+        self.read += bytes;
+        if self.read >= self.limit {
+            self.read = 0;
+            self.sealed.release();
+        }
+    }
+}
+
+impl Drop for OncePast<'_> {
+    fn drop(&mut self) {
+        self.sealed.release();
     }
 }
 

@@ -134,6 +134,11 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         })
     }
 
+    /// The file.
+    pub fn file(&self) -> &B {
+        &self.bytes
+    }
+
     /// Bytes of the file.
     pub fn file_len(&self) -> u64 {
         self.bytes.len() as u64

@@ -6,7 +6,7 @@ use crate::files::Files;
 use crate::ids::RowId;
 use crate::model::Model;
 use crate::scan::Vectors;
-use crate::sealed::{SegmentView, check_codes, codes_path, vecs_path};
+use crate::sealed::{OncePast, SegmentView, check_codes, codes_path, vecs_path};
 use crate::segment::{CodesFile, ValueRef, VecsFile, VecsMeta, VecsWriter};
 use crate::snapshot::widen_into;
 use crate::store::CodesSink;
@@ -65,6 +65,7 @@ pub(super) fn encode_segment(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
     };
+    let mut pages = OncePast::new(&view.sealed, options.memory_limit / 4);
     let share = share_rows(target.dim(), threads, options.memory_limit);
     for start in (0..rows).step_by(share * threads) {
         options.check_stop()?;
@@ -99,6 +100,10 @@ pub(super) fn encode_segment(
             let (codes, wide) = part?;
             sink.push(&codes, &wide)?;
         }
+        if let Some(vecs) = &vecs {
+            vecs.release();
+        }
+        pages.read((end - start) * target.dim() * 4);
         done((end - start) as u64);
     }
     sink.finish()?;
@@ -204,6 +209,7 @@ fn encode_texts(
         meta,
     )?;
     let mut cursor = rows.cursor();
+    let mut pages = OncePast::new(&view.sealed, options.memory_limit / 4);
     let mut batch: Vec<Option<String>> = Vec::with_capacity(TEXTS);
     let mut texts = 0;
     loop {
@@ -213,6 +219,7 @@ fn encode_texts(
             let ValueRef::Text(text) = row.value else {
                 unreachable!("only texts are encoded")
             };
+            pages.read(row.key.len() + text.len());
             batch.push(view.live.contains(row.row).then(|| text.to_owned()));
         }
         if batch.len() == TEXTS || (ended && !batch.is_empty()) {

@@ -43,6 +43,16 @@ impl Mapping {
         Ok(Self(Kind::Mapped(map)))
     }
 
+    /// Gives back the memory of its pages. They come back from the file, mostly from its cache, when next looked at.
+    pub fn release(&self) {
+        #[cfg(unix)]
+        if let Kind::Mapped(map) = &self.0 {
+            // SAFETY: `map` makes shared, read-only mappings of files that do not change, so a page that was dropped
+            // comes back with the bytes it had. Failing to drop it costs memory only.
+            let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        }
+    }
+
     /// Reads a file into aligned memory.
     pub fn read(mut file: &File) -> io::Result<Self> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;

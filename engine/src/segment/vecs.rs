@@ -161,6 +161,11 @@ impl VecsFile {
         (self.file).numbers(&self.vectors, rows.start * dim..rows.end * dim)
     }
 
+    /// Gives back the memory of what was read, for those who read all of it once.
+    pub fn release(&self) {
+        self.file.container().file().release();
+    }
+
     /// Reads everything and tells what is damaged.
     pub fn verify(&self) -> Vec<Error> {
         self.file.damaged_chunks()

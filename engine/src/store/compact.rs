@@ -1,6 +1,7 @@
 //! Compaction: neighbouring segments become one, dead rows are dropped, their space is freed.
 //!
-//! Rows are read and written in passes of small steps, so memory does not grow with the segments. Old snapshots keep
+//! Rows are read and written in passes of small steps, and pages that were read are given back, so memory does not grow
+//! with the segments. Old snapshots keep
 //! the inputs readable until they are dropped.
 
 use super::commit::Change;
@@ -94,6 +95,7 @@ impl Store {
                 &Merged {
                     inputs,
                     model: &snapshot.model,
+                    resident: self.options.memory_limit / 4,
                 },
             )?;
             self.files

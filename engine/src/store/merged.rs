@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ids::RowId;
 use crate::model::Model;
 use crate::scan::Vectors;
-use crate::sealed::SegmentView;
+use crate::sealed::{OncePast, SegmentView};
 use crate::snapshot::widen_into;
 
 /// The living rows of neighbouring segments. Segments are listed in the order of their `Seq`s, and only neighbours are
@@ -13,6 +13,8 @@ use crate::snapshot::widen_into;
 pub(super) struct Merged<'a> {
     pub(super) inputs: &'a [SegmentView],
     pub(super) model: &'a Model,
+    /// Bytes of an input that may be resident.
+    pub(super) resident: usize,
 }
 
 /// Vectors and codes are read so many rows at a time: a block.
@@ -26,8 +28,10 @@ impl Merged<'_> {
     ) -> Result<()> {
         for input in self.inputs {
             let rows = input.sealed.rows.rows();
+            let mut pages = OncePast::new(&input.sealed, self.resident);
             for start in (0..rows).step_by(STEP) {
                 take(input, start..(start + STEP).min(rows))?;
+                pages.read(STEP * self.model.dim() * 4);
             }
         }
         Ok(())
@@ -38,7 +42,9 @@ impl Rows for Merged<'_> {
     fn each_row(&self, take: TakeRow<'_>) -> Result<()> {
         for input in self.inputs {
             let mut cursor = input.sealed.rows.cursor();
+            let mut pages = OncePast::new(&input.sealed, self.resident);
             while let Some(row) = cursor.next()? {
+                pages.read(row.key.len() + row.value.bytes() as usize);
                 if input.live.contains(row.row) {
                     take(row.seq, row.key, row.value)?;
                 }

@@ -32,7 +32,7 @@ pub enum ValueRef<'a> {
 
 impl ValueRef<'_> {
     /// Its size.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
             Self::Vector(vector) => vector.len() as u64 * 4,

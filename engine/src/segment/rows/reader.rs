@@ -164,6 +164,11 @@ impl RowsFile {
         (self.file).numbers(part, rows.start * dim..rows.end * dim)
     }
 
+    /// Gives back the memory of what was read, for those who read all of it once.
+    pub fn release(&self) {
+        self.file.container().file().release();
+    }
+
     /// Reads rows in order.
     pub fn cursor(&self) -> RowsCursor<'_> {
         self.cursor_at(0..self.rows())
