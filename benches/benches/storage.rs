@@ -1,10 +1,13 @@
-//! The storage engine in figures: inserts, opening, memory, and a reader's latency beside a writer.
+//! The storage engine in figures: inserts, opening, memory, rebuilding, compacting, and a reader's latency beside each.
 //!
 //! `cargo bench --bench storage` (a minute or two). Answers are checked before anything is timed.
 
 use mopqdb::bundle::BundleWriter;
-use mopqdb::quantizer::{TrainPq, train_pq};
-use mopqdb::{CreateOptions, Database, Metric, Options, Reader, Row};
+use mopqdb::quantizer::{Codebook, Quantizer, TrainPq, train_pq};
+use mopqdb::{
+    Bundle, CreateOptions, Database, Metric, ModelId, Options, Reader, RebuildOptions, Row,
+    rebuild, register_model,
+};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +20,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some("--memory-of") => return report_memory(Path::new(&arguments[2])),
+        Some("--rebuild") => return rebuild_once(&arguments[2..]),
+        Some("--rebuild-on-and-on") => rebuild_on_and_on(Path::new(&arguments[2])),
+        Some("--compact") => return compact_once(&arguments[2..]),
         Some("--burn") => burn(),
         _ => {}
     }
@@ -40,6 +46,10 @@ fn main() {
     drop(db);
     opening(&path, rows);
     latency(&path);
+    rebuilding(&path, rows);
+    latency_beside_a_rebuild(&path);
+    drop(dir);
+    compacting(rows / 2);
 }
 
 /// Clustered vectors, the same every time.
@@ -72,6 +82,199 @@ fn codebooks(dir: &Path) -> std::path::PathBuf {
         .method("pq")
         .quantizer(&trained.quantizer);
     writer.finish().expect("written").dir().to_path_buf()
+}
+
+/// The same codebooks with every value scaled: another model, for the price of a multiplication.
+fn scaled(bundle: &Bundle, factor: f32, dir: &Path) -> Bundle {
+    let quantizer = bundle.quantizer().expect("read").expect("codebooks");
+    let book = quantizer.codebook();
+    let values = book.values().iter().map(|v| v * factor).collect();
+    let book = Codebook::new(book.shape(), book.sub_dim(), values).expect("codebooks");
+    let quantizer = Quantizer::builder(book, Metric::Ip)
+        .build()
+        .and_then(|plain| plain.arranged())
+        .expect("a quantizer");
+    BundleWriter::new(dir)
+        .metric(Metric::Ip)
+        .vectors(DIM)
+        .method("pq")
+        .quantizer(&quantizer)
+        .finish()
+        .expect("written")
+}
+
+/// Registers a model that the database has not seen yet.
+fn another_model(path: &Path, n: usize) -> ModelId {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let active = Reader::open(path, Options::default())
+        .expect("opened")
+        .model();
+    let active = active.bundle().expect("a model");
+    let bundle = scaled(
+        active,
+        1.0 + 1e-3 * (n + 1) as f32,
+        &dir.path().join("bundle"),
+    );
+    register_model(path, &bundle).expect("registered")
+}
+
+fn child(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("own path"));
+    command.args(arguments);
+    command
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str()
+        .expect("a temporary directory has a plain name")
+}
+
+/// Rebuilds in a process of its own, at two limits of memory.
+fn rebuilding(path: &Path, rows: usize) {
+    for limit in ["32", "256"] {
+        drop(another_model(path, limit.len()));
+        let output = child(&["--rebuild", text(path), limit])
+            .output()
+            .expect("ran");
+        print!(
+            "rebuilding {rows} rows, no head, two threads, {limit} MB allowed: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        assert!(output.status.success());
+    }
+    let verified = mopqdb::verify(
+        path,
+        &mopqdb::VerifyOptions {
+            deep: true,
+            ..Default::default()
+        },
+    );
+    assert!(
+        verified.expect("verified").problems.is_empty(),
+        "codes are those of the rows"
+    );
+}
+
+fn rebuild_once(arguments: &[String]) {
+    let limit: usize = arguments[1].parse().expect("a number");
+    let before = peak_memory();
+    let started = Instant::now();
+    let options = RebuildOptions {
+        memory_limit: limit << 20,
+        ..RebuildOptions::default()
+    };
+    let rebuilt = rebuild(&arguments[0], &options).expect("rebuilt");
+    let seconds = started.elapsed().as_secs_f64();
+    println!(
+        "{:.0} rows/s; peak resident {:.0} MB, {:.0} before",
+        rebuilt.rows as f64 / seconds,
+        peak_memory() / 1e6,
+        before / 1e6
+    );
+}
+
+fn rebuild_on_and_on(path: &Path) -> ! {
+    for n in 0.. {
+        let options = RebuildOptions {
+            model: Some(another_model(path, n)),
+            threads: 1,
+            ..RebuildOptions::default()
+        };
+        rebuild(path, &options).expect("rebuilt");
+        mopqdb::prune(path, &mopqdb::PruneOptions::default()).expect("pruned");
+    }
+    unreachable!()
+}
+
+/// p99 of a closed-loop reader beside a process that burns a core, and beside one that rebuilds with one thread.
+fn latency_beside_a_rebuild(path: &Path) {
+    let options = Options {
+        threads: 1,
+        ..Options::default()
+    };
+    let reader = Reader::open(path, options).expect("opened");
+    let beside = |arguments: &[&str]| {
+        let mut other = child(arguments).spawn().expect("ran");
+        let times = closed_loop(|query| {
+            reader.refresh().expect("refreshed");
+            reader.query(query, 10).expect("answered").len()
+        });
+        assert!(other.try_wait().expect("asked").is_none(), "it still runs");
+        other.kill().and_then(|()| other.wait()).expect("stopped");
+        times
+    };
+    let burning = beside(&["--burn"]);
+    let rebuilding = beside(&["--rebuild-on-and-on", text(path)]);
+    compare("beside `rebuild` with one thread", burning, rebuilding);
+}
+
+/// Merges many small segments in a process of its own, at two limits of memory.
+fn compacting(rows: usize) {
+    for limit in ["32", "256"] {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("compact.db");
+        let bundle = codebooks(&dir.path().join("bundle"));
+        let options = Options {
+            seal_rows: rows / 32,
+            auto_compact: false,
+            ..Options::default()
+        };
+        let db = Database::create(&path, &CreateOptions::bundle(&bundle), options);
+        let db = db.expect("created");
+        for start in (0..rows).step_by(8192) {
+            let end = (start + 8192).min(rows);
+            let batch = (start..end).map(|n| Row::vector(n.to_string(), vector(n)));
+            db.insert(&batch.collect::<Vec<_>>()).expect("inserted");
+        }
+        let deleted: Vec<String> = (0..rows).step_by(5).map(|n| n.to_string()).collect();
+        for keys in deleted.chunks(8192) {
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            db.delete(&keys).expect("deleted");
+        }
+        db.close().expect("closed");
+        let output = child(&["--compact", text(&path), limit])
+            .output()
+            .expect("ran");
+        print!(
+            "compacting {rows} rows, a fifth of them dead, {limit} MB allowed: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        assert!(output.status.success());
+    }
+}
+
+fn compact_once(arguments: &[String]) {
+    let limit: usize = arguments[1].parse().expect("a number");
+    let options = Options {
+        memory_limit: limit << 20,
+        auto_compact: false,
+        ..Options::default()
+    };
+    let db = Database::open(&arguments[0], options).expect("opened");
+    let (rows, segments) = (db.snapshot().rows(), db.stats().expect("stats").segments);
+    let before = peak_memory();
+    let started = Instant::now();
+    while db.compact().expect("compacted").outputs > 0 {}
+    println!(
+        "{:.0} rows/s, {segments} segments to {}; peak resident {:.0} MB, {:.0} before",
+        rows as f64 / started.elapsed().as_secs_f64(),
+        db.stats().expect("stats").segments,
+        peak_memory() / 1e6,
+        before / 1e6
+    );
+    assert_eq!(db.snapshot().rows(), rows);
+}
+
+/// The most that was ever resident, in bytes, mapped files included.
+fn peak_memory() -> f64 {
+    memory("VmHWM:")
+}
+
+fn memory(field: &str) -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a Linux machine");
+    let line = status.lines().find(|line| line.starts_with(field));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    kib.expect("a figure").parse::<f64>().expect("a number") * 1024.0
 }
 
 fn single_rows(db: &Database) {
@@ -134,10 +337,7 @@ fn opening(path: &Path, rows: usize) {
     );
     let hits = reader.query(&vector(77), 10).expect("answered");
     assert_eq!(hits.len(), 10.min(rows));
-    let output = Command::new(std::env::current_exe().expect("own path"))
-        .args(["--memory-of".as_ref(), path.as_os_str()])
-        .output()
-        .expect("ran");
+    let output = child(&["--memory-of", text(path)]).output().expect("ran");
     let bytes: f64 = String::from_utf8_lossy(&output.stdout)
         .trim()
         .parse()
@@ -155,18 +355,7 @@ fn report_memory(path: &Path) {
     for n in 0..100 {
         db.query(&vector(n), 10).expect("answered");
     }
-    let status = std::fs::read_to_string("/proc/self/status").expect("a Linux machine");
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .expect("resident memory");
-    let kib: u64 = line
-        .split_whitespace()
-        .nth(1)
-        .expect("a figure")
-        .parse()
-        .expect("a number");
-    println!("{}", kib * 1024);
+    println!("{}", memory("VmRSS:"));
 }
 
 fn burn() -> ! {
@@ -182,11 +371,8 @@ fn latency(path: &Path) {
         ..Options::default()
     };
     let db = Database::open(path, options).expect("opened");
-    let mut burner = Command::new(std::env::current_exe().expect("own path"))
-        .arg("--burn")
-        .spawn()
-        .expect("ran");
-    let beside_burner = closed_loop(&db);
+    let mut burner = child(&["--burn"]).spawn().expect("ran");
+    let beside_burner = closed_loop(|query| db.query(query, 10).expect("answered").len());
     burner.kill().and_then(|()| burner.wait()).expect("stopped");
     let stop = AtomicBool::new(false);
     let beside_writer = std::thread::scope(|scope| {
@@ -206,29 +392,36 @@ fn latency(path: &Path) {
                 std::thread::sleep(due.saturating_sub(started.elapsed()));
             }
         });
-        let times = closed_loop(&db);
+        let times = closed_loop(|query| db.query(query, 10).expect("answered").len());
         stop.store(true, Ordering::Relaxed);
         times
     });
+    compare(
+        "beside a writer of 2,000 rows/s",
+        beside_burner,
+        beside_writer,
+    );
+}
+
+fn compare(what: &str, burning: (f64, f64), other: (f64, f64)) {
     println!(
-        "closed-loop reader, 10,000 queries: p50 {:.0} us, p99 {:.0} us beside a burning process; p50 {:.0} us, p99 {:.0} us \
-         beside a writer of 2,000 rows/s: p99 x{:.2}",
-        beside_burner.0,
-        beside_burner.1,
-        beside_writer.0,
-        beside_writer.1,
-        beside_writer.1 / beside_burner.1
+        "closed-loop reader, 10,000 queries: p50 {:.0} us, p99 {:.0} us beside a burning process; p50 {:.0} us, p99 {:.0} \
+         us {what}: p99 x{:.2}",
+        burning.0,
+        burning.1,
+        other.0,
+        other.1,
+        other.1 / burning.1
     );
 }
 
 /// p50 and p99 in microseconds.
-fn closed_loop(db: &Database) -> (f64, f64) {
+fn closed_loop(ask: impl Fn(&[f32]) -> usize) -> (f64, f64) {
     let queries: Vec<Vec<f32>> = (0..64).map(vector).collect();
     let mut times: Vec<f64> = (0..10_000)
         .map(|n| {
             let started = Instant::now();
-            let hits = db.query(&queries[n % 64], 10).expect("answered");
-            assert!(!hits.is_empty());
+            assert!(ask(&queries[n % 64]) > 0);
             started.elapsed().as_secs_f64() * 1e6
         })
         .collect();
