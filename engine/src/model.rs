@@ -188,6 +188,40 @@ impl Model {
         quantizer.quantize(vectors, &mut codes)?;
         Ok(codes)
     }
+
+    /// The same on all threads that this model may use, for batches of which each has a share worth its start.
+    pub fn quantize_batch(&self, vectors: &[f32]) -> Result<Vec<u8>> {
+        const SHARE: usize = 1024;
+        let threads = match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let rows = vectors.len() / self.dim;
+        let shares = threads.min(rows / SHARE);
+        if shares < 2 || self.quantizer.is_none() {
+            return self.quantize(vectors);
+        }
+        let share = rows.div_ceil(shares) * self.dim;
+        let parts: Result<Vec<Vec<u8>>> = std::thread::scope(|scope| {
+            let mut shares = vectors.chunks(share);
+            let own = shares.next().unwrap_or_default();
+            let others: Vec<_> = shares
+                .map(|part| scope.spawn(|| self.quantize(part)))
+                .collect();
+            let own = self.quantize(own);
+            let others = others.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|e| std::panic::resume_unwind(e))
+            });
+            std::iter::once(own).chain(others).collect()
+        });
+        match parts {
+            Ok(parts) => Ok(parts.concat()),
+            // Which row it is, counted from the first.
+            Err(_) => self.quantize(vectors),
+        }
+    }
 }
 
 impl std::fmt::Debug for Model {

@@ -96,7 +96,7 @@ pub(crate) fn insert(snapshot: &Snapshot, rows: &[Row]) -> Result<Prepared> {
             }
         }
     }
-    prepared.codes = model.quantize(&vectors)?;
+    prepared.codes = model.quantize_batch(&vectors)?;
     Ok(prepared)
 }
 
