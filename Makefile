@@ -24,8 +24,8 @@ test: native-onnxruntime native-model native-libtorch ## every test of the works
 	  cargo test --workspace; \
 	fi
 
-claim: native-libtorch ## the claim that MoPQ finds more than OPQ, on a small corpus, with its interval
-	cargo test --workspace --test claim -- --ignored --nocapture
+claim: native-libtorch native-model ## the claim that MoPQ finds more than OPQ, on a small corpus, with its interval
+	cargo test --workspace --test claim -- --nocapture
 
 lint: ## format, clippy, licences and advisories
 	cargo fmt --all --check

@@ -1,145 +1,125 @@
-//! A static-token encoder made of the texts themselves: token vectors by a truncated SVD of their tf-idf matrix
-//! (randomised, as Halko, Martinsson and Tropp have it), a text the normalised sum of its tokens'.
+//! A static-token encoder: the default model's token vectors, a text the sum of its tokens' by how rare they are.
+//!
+//! No layer is run, so that encoding takes no time; what the head makes of it is what the claim is about.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use mopqdb_trainer::random::Random;
-use tch::{Kind, Tensor};
+use anyhow::{Context, Result};
+use mopqdb_trainer::model::bert::read_weights;
+use tokenizers::Tokenizer;
 
 pub struct StaticEncoder {
-    ids: HashMap<String, usize>,
-    idf: Vec<f32>,
+    tokenizer: Tokenizer,
     /// (tokens, dim)
     vectors: Vec<f32>,
     dim: usize,
+    /// A token's weight, by how few texts have it.
+    rarity: HashMap<u32, f32>,
+    unseen: f32,
+    /// Of all texts that it was fitted to: what they have in common tells nothing.
+    mean: Vec<f32>,
 }
 
 impl StaticEncoder {
-    /// From the texts of keys and training queries.
-    pub fn fit(texts: &[&str], dim: usize, seed: u64) -> Self {
-        let mut counts: HashMap<String, usize> = HashMap::new();
-        for text in texts {
-            let mut tokens = tokens(text);
-            tokens.sort();
-            tokens.dedup();
-            tokens
-                .into_iter()
-                .for_each(|token| *counts.entry(token).or_default() += 1);
-        }
-        let mut kept: Vec<(String, usize)> = counts
-            .into_iter()
-            .filter(|&(_, count)| count >= 3)
-            .collect();
-        kept.sort();
-        let idf = kept
+    /// From the folder of the model's weights and tokenizer; counts tokens in the texts.
+    pub fn fit(model: &Path, texts: &[&str]) -> Result<Self> {
+        let mut tokenizer = Tokenizer::from_file(model.join("tokenizer.json"))
+            .map_err(anyhow::Error::msg)
+            .context("tokenizer.json")?;
+        tokenizer.with_padding(None);
+        tokenizer
+            .with_truncation(None)
+            .map_err(anyhow::Error::msg)?;
+        let weights = read_weights(&std::fs::read(model.join("model.safetensors"))?)?;
+        let (_, table) = weights
             .iter()
-            .map(|&(_, count)| (texts.len() as f32 / count as f32).ln())
-            .collect();
-        let ids: HashMap<String, usize> = kept
-            .into_iter()
-            .enumerate()
-            .map(|(id, (token, _))| (token, id))
-            .collect();
-        let mut random = Random::new(seed, "encoder", 0);
-        let start: Vec<f32> = (0..ids.len() * dim)
-            .map(|_| random.normal() as f32)
-            .collect();
+            .find(|(name, _)| name == "embeddings.word_embeddings.weight")
+            .context("the model has no word embeddings")?;
+        let dim = table.size()[1] as usize;
         let mut encoder = Self {
-            ids,
-            idf,
-            vectors: start,
+            tokenizer,
+            vectors: Vec::<f32>::try_from(table.contiguous().view(-1))?,
             dim,
+            rarity: HashMap::new(),
+            unseen: (texts.len() as f32).ln(),
+            mean: vec![0.0; dim],
         };
-        for _ in 0..3 {
-            encoder.iterate(texts);
-        }
-        encoder
-    }
-
-    /// One power iteration: tokens -> texts -> tokens, made orthonormal.
-    fn iterate(&mut self, texts: &[&str]) {
-        let mut sums = vec![0f32; self.vectors.len()];
+        let mut counts: HashMap<u32, usize> = HashMap::new();
         for text in texts {
-            let vector = self.encode_one(text);
-            for (id, weight) in self.weights(text) {
-                let slot = &mut sums[id * self.dim..][..self.dim];
-                slot.iter_mut()
-                    .zip(&vector)
-                    .for_each(|(sum, x)| *sum += weight * x);
+            let mut tokens = encoder.tokens(text)?;
+            tokens.sort_unstable();
+            tokens.dedup();
+            for token in tokens {
+                *counts.entry(token).or_default() += 1;
             }
         }
-        let sums = Tensor::from_slice(&sums).view([-1, self.dim as i64]);
-        let (basis, _) = Tensor::linalg_qr(&sums, "reduced");
-        self.vectors =
-            Vec::<f32>::try_from(basis.to_kind(Kind::Float).contiguous().view(-1)).unwrap();
-    }
-
-    fn weights(&self, text: &str) -> Vec<(usize, f32)> {
-        let mut counts: HashMap<usize, f32> = HashMap::new();
-        for token in tokens(text) {
-            if let Some(&id) = self.ids.get(&token) {
-                *counts.entry(id).or_default() += 1.0;
-            }
-        }
-        let mut weights: Vec<(usize, f32)> = counts
+        let rarity = |count: usize| (texts.len() as f32 / count as f32).ln();
+        encoder.rarity = counts
             .into_iter()
-            .map(|(id, count)| (id, (1.0 + count.ln()) * self.idf[id]))
+            .map(|(token, count)| (token, rarity(count)))
             .collect();
-        weights.sort_by_key(|weight| weight.0);
-        let norm = weights
-            .iter()
-            .map(|(_, w)| w * w)
-            .sum::<f32>()
-            .sqrt()
-            .max(1e-6);
-        weights.iter_mut().for_each(|(_, w)| *w /= norm);
-        weights
-    }
-
-    fn encode_one(&self, text: &str) -> Vec<f32> {
-        let mut vector = vec![0f32; self.dim];
-        for (id, weight) in self.weights(text) {
-            let token = &self.vectors[id * self.dim..][..self.dim];
-            vector
+        let all = encoder.encode(texts)?;
+        let share = 1.0 / texts.len() as f32;
+        for vector in all.chunks_exact(dim) {
+            encoder
+                .mean
                 .iter_mut()
-                .zip(token)
-                .for_each(|(sum, x)| *sum += weight * x);
+                .zip(vector)
+                .for_each(|(mean, x)| *mean += share * x);
         }
-        vector
+        Ok(encoder)
     }
 
-    /// Vectors of length 1 (texts, dim); a text of unknown tokens is near 0 in all.
-    pub fn encode(&self, texts: &[&str]) -> Vec<f32> {
+    /// Numbers a text.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn tokens(&self, text: &str) -> Result<Vec<u32>> {
+        // snake_case and CamelCase are words too.
+        let mut words = String::with_capacity(text.len() + 16);
+        let mut before_lower = false;
+        for c in text.chars() {
+            if c.is_uppercase() && before_lower {
+                words.push(' ');
+            }
+            words.push(if c == '_' { ' ' } else { c });
+            before_lower = c.is_lowercase();
+        }
+        let encoding = self
+            .tokenizer
+            .encode(words, false)
+            .map_err(anyhow::Error::msg)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Vectors of length 1: (texts, dim).
+    pub fn encode(&self, texts: &[&str]) -> Result<Vec<f32>> {
         let mut all = Vec::with_capacity(texts.len() * self.dim);
         for text in texts {
-            let mut vector = self.encode_one(text);
-            let norm = vector.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-6);
-            vector.iter_mut().for_each(|x| *x /= norm);
+            let mut vector = vec![0f32; self.dim];
+            for token in self.tokens(text)? {
+                let weight = *self.rarity.get(&token).unwrap_or(&self.unseen);
+                let token = &self.vectors[token as usize * self.dim..][..self.dim];
+                vector
+                    .iter_mut()
+                    .zip(token)
+                    .for_each(|(sum, x)| *sum += weight * x);
+            }
+            normalise(&mut vector);
+            vector
+                .iter_mut()
+                .zip(&self.mean)
+                .for_each(|(x, mean)| *x -= mean);
+            normalise(&mut vector);
             all.extend(vector);
         }
-        all
+        Ok(all)
     }
 }
 
-/// Lower-case words, with snake_case and CamelCase taken apart.
-fn tokens(text: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut token = String::new();
-    let mut before_lower = false;
-    for c in text.chars() {
-        if !c.is_alphanumeric() || (c.is_uppercase() && before_lower) {
-            if token.len() > 1 {
-                tokens.push(std::mem::take(&mut token));
-            }
-            token.clear();
-        }
-        if c.is_alphanumeric() {
-            token.extend(c.to_lowercase());
-        }
-        before_lower = c.is_lowercase();
-    }
-    if token.len() > 1 {
-        tokens.push(token);
-    }
-    tokens
+fn normalise(vector: &mut [f32]) {
+    let norm = vector.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-6);
+    vector.iter_mut().for_each(|x| *x /= norm);
 }
