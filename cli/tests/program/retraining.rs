@@ -343,3 +343,65 @@ fn the_memory_of_a_rebuild_follows_its_limit() {
         "{small} kB at 8M, {large} kB at 256M"
     );
 }
+
+/// `kill -9` at later and later moments, until one rebuild lives to its end.
+#[test]
+fn a_rebuild_that_is_killed_leaves_the_old_model_serving_and_the_next_one_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    data(&dir.join("q.npy"), 3, 20, 16);
+    for part in 0..6 {
+        let name = format!("part{part}.npy");
+        data(&dir.join(&name), 10 + part, 20_000, 16);
+        // A file's rows have its name, so that each adds rows.
+        let keys: String = (0..20_000).map(|n| format!("{part}/{n}\n")).collect();
+        std::fs::write(dir.join("keys.txt"), keys).unwrap();
+        let arguments = ["insert", "x.db", &name, "--keys", "keys.txt", "--no-auto"];
+        run(dir, &arguments).ok();
+        run(dir, &["seal", "x.db"]).ok();
+    }
+    let first = train(dir, "1");
+    run(dir, &["rebuild", "x.db"]).ok();
+    let second = train(dir, "2");
+    let old = answers(dir);
+
+    let (mut kills, mut done) = (0, false);
+    let mut delay = std::time::Duration::ZERO;
+    while !done {
+        let mut child = Command::new(program())
+            .args(["rebuild", "x.db", "--model", &second])
+            .current_dir(dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(delay);
+        done = child.try_wait().unwrap().is_some();
+        if !done {
+            child.kill().unwrap();
+        }
+        let status = child.wait().unwrap();
+        kills += usize::from(!done);
+        if done {
+            assert!(status.success(), "it goes on from what was prepared");
+        } else if answers(dir) != old {
+            // Killed between its commit and its end: the new model is there whole.
+            break;
+        }
+        delay += std::time::Duration::from_millis(4);
+        assert!(kills < 500, "it never ends");
+    }
+    println!("{kills} kills");
+    assert!(kills > 2, "the kills came too late to mean anything");
+    let listed = run(dir, &["models", "x.db", "--json"]).json();
+    let active: Vec<_> = listed.iter().filter(|m| m["active"] == true).collect();
+    assert_eq!(active.len(), 1);
+    assert_eq!(active[0]["id"].as_str(), Some(second.as_str()));
+    let new = answers(dir);
+    assert_ne!(new, old);
+    run(dir, &["verify", "x.db", "--deep"]).ok();
+    run(dir, &["rebuild", "x.db", "--model", &first]).ok();
+    assert_eq!(answers(dir), old, "rolled back to the letter");
+    run(dir, &["rebuild", "x.db", "--model", &second]).ok();
+    assert_eq!(answers(dir), new);
+}
