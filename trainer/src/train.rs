@@ -561,6 +561,8 @@ impl<'a> Trainer<'a> {
                 export::with_codebook(&head, &trained, metric)?
             }
         };
+        // Numbered for the scan, before anything has codes.
+        let quantizer = quantizer.arranged()?;
         let encoded = Encoded::new(&quantizer, &seen.keys, self.config.threads)?;
         let codes = CodeReport::new(&quantizer, &seen.keys, &encoded.codes)?;
         let at = [10, 50, 100];
