@@ -1,14 +1,28 @@
 # Side by side with peers, on this machine, now. Included by the Makefile.
-PEERS := target/peers/venv
+PEERS := target/peers
+PEERS_PYTHON := $(PEERS)/venv/bin/python
+# Unpacked data sets, a folder each; without it `make compare` does the synthetic part only, and says so.
+COMPARE_DATA ?=
+# More flags: --quick, --rows 1000000, --peers faiss, --texts 10000, ... (`compare` alone lists them).
+COMPARE_ARGS ?=
 
-.PHONY: bench bench-criterion
+.PHONY: bench bench-criterion compare compare-pages peers
 
-bench: $(PEERS)/bin/python ## ourselves beside faiss-cpu, same codes, same run: target/bench/table.md and plot.svg
-	cargo run --release -p mopqdb-benches --bin compare -- --python $(PEERS)/bin/python --out target/bench $(BENCH_ARGS)
+compare: setup peers ## ourselves beside other databases and indexes; rewrites docs/comparison.md (COMPARE_DATA=FOLDER)
+	cargo build --release --workspace --bins
+	target/release/compare search --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" --embeddings $(TABLE_OUT)/embeddings $(COMPARE_ARGS)
+	target/release/compare whole --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" $(COMPARE_ARGS)
+	target/release/compare pages --table $(TABLE_OUT) $(COMPARE_ARGS)
+
+compare-pages: ## write docs/comparison.md and docs/evidence.md again, from what was measured
+	cargo run --release -q -p mopqdb-benches --bin compare -- pages --table $(TABLE_OUT)
+
+bench: peers ## ourselves beside faiss-cpu, same codes, same run: target/bench/table.md and plot.svg
+	cargo run --release -p mopqdb-benches --bin beside_faiss -- --python $(PEERS_PYTHON) --out target/bench $(BENCH_ARGS)
 
 bench-criterion: ## the criterion benches
 	cargo bench -p mopqdb-benches
 
-$(PEERS)/bin/python:
-	python3 -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet faiss-cpu==1.15.1 numpy
+# Wheels from PyPI, in an environment of their own; one that does not install is named, and the rest goes on.
+peers:
+	@benches/peers/fetch.sh $(PEERS)

@@ -10,6 +10,8 @@ pub struct Stream {
     dim: usize,
     /// (clusters, dim); none: isotropic
     centres: Vec<f32>,
+    /// Reflections (any number, dim) and the spread of each axis before them; none: as they are drawn.
+    shape: Option<(Vec<f32>, Vec<f32>)>,
 }
 
 impl Stream {
@@ -19,6 +21,7 @@ impl Stream {
             state: seed,
             dim,
             centres: Vec::new(),
+            shape: None,
         }
     }
 
@@ -30,7 +33,21 @@ impl Stream {
             state: seed,
             dim,
             centres,
+            shape: None,
         }
+    }
+
+    /// Clusters too, but as embeddings of texts are: axes matter less and less, no axis is a coordinate, and all rows
+    /// have length 1.
+    pub fn embedding_like(seed: u64, dim: usize) -> Self {
+        let mut stream = Self::clustered(seed, dim);
+        let mut reflections = Self::isotropic(2, dim).take(4);
+        reflections.chunks_exact_mut(dim).for_each(normalise);
+        let spread = (0..dim)
+            .map(|d| (1.0 + d as f32 / 4.0).powf(-0.7))
+            .collect();
+        stream.shape = Some((reflections, spread));
+        stream
     }
 
     fn next(&mut self) -> u64 {
@@ -67,9 +84,32 @@ impl Stream {
                     _ => self.centres[cluster * self.dim + d] + 0.4 * noise,
                 });
             }
+            if let Some((reflections, spread)) = &self.shape {
+                let start = out.len() - self.dim;
+                bend(&mut out[start..], reflections, spread);
+            }
         }
         out
     }
+}
+
+/// Scales each axis, turns all of them, and makes the length 1.
+fn bend(row: &mut [f32], reflections: &[f32], spread: &[f32]) {
+    for (x, spread) in row.iter_mut().zip(spread) {
+        *x *= spread;
+    }
+    for mirror in reflections.chunks_exact(row.len()) {
+        let along: f32 = row.iter().zip(mirror).map(|(x, m)| x * m).sum();
+        for (x, m) in row.iter_mut().zip(mirror) {
+            *x -= 2.0 * along * m;
+        }
+    }
+    normalise(row);
+}
+
+fn normalise(row: &mut [f32]) {
+    let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+    row.iter_mut().for_each(|x| *x /= length);
 }
 
 /// Packed codes in memory.

@@ -2,4 +2,6 @@
 
 pub mod chart;
 pub mod clock;
+pub mod compare;
 pub mod data;
+pub mod report;

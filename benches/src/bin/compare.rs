@@ -1,397 +1,220 @@
-//! Ourselves beside faiss-cpu: same codes, same run, one core, CPU time, faiss at its fastest SIMD level. Every
-//! answer is compared with a plain sum first, and faiss's scores with ours. Writes a table, its numbers as JSON and
-//! a plot.
-//!
-//! `compare --python PYTHON --out DIR [--rows N] [--quick]`; `make bench` has the right arguments.
+//! `make compare`: ourselves beside peers. `compare search`, `compare whole` measure; `compare pages` writes the docs.
 
 use anyhow::{Context, Result, bail};
-use mopqdb::Metric;
-use mopqdb::kernel::Kernel;
-use mopqdb::quantizer::{LookupTable, Quantizer, TrainPq, train_opq, train_pq};
-use mopqdb::scan::Scanner;
-use mopqdb_benches::chart::{Group, bars};
-use mopqdb_benches::clock::{bandwidth, cpu_time, fastest};
-use mopqdb_benches::data::{Blocks, Stream, check, plain_top};
-use serde_json::{Value, json};
-use std::fmt::Write as _;
+use mopqdb_benches::compare::case::{self, Case};
+use mopqdb_benches::compare::embeddings::Embeddings;
+use mopqdb_benches::compare::peers::Programs;
+use mopqdb_benches::compare::search::{self, Effort};
+use mopqdb_benches::compare::set::Set;
+use mopqdb_benches::compare::whole::{self, Size};
+use mopqdb_benches::compare::{learning, model, pages};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-const DIM: usize = 128;
-const QUERIES: usize = 16;
-const KS: [usize; 3] = [10, 100, 1000];
+const USAGE: &str = "\
+compare search|whole|pages [FLAGS]
+  --out DIR            what is measured (target/compare)
+  --python PYTHON      an interpreter with the peers (target/peers/venv/bin/python)
+  --data DIR           data sets, a folder each; without it synthetic rows only
+  --sets A,B           of those (quora,wiki; those that are there)
+  --embeddings DIR     texts that are encoded already, beside those of --out
+  --rows N,N           synthetic rows (1000000,10000000)
+  --bytes N,N          bytes a row that are compared (8,16)
+  --peers A,B          only peers whose names begin so
+  --graph-rows N       graphs and sqlite-vec to so many rows (1000000)
+  --queries N          queries of a case (2000; synthetic: 500)
+  --seconds S          of each timing (1); --repeats N (5)
+  --texts N            of the whole job (100000)
+  --quick              small sizes, for checking
+  --table DIR          what `make table` found (target/table)
+  --docs DIR, --readme FILE   pages to rewrite (docs, README.md)";
 
-struct Options {
-    python: PathBuf,
+struct Flags {
     out: PathBuf,
-    rows: usize,
-    quick: bool,
+    python: PathBuf,
+    data: Option<PathBuf>,
+    sets: Vec<String>,
+    embeddings: Vec<PathBuf>,
+    rows: Vec<usize>,
+    queries: Option<usize>,
+    texts: usize,
+    table: PathBuf,
+    docs: PathBuf,
+    readme: PathBuf,
+    effort: Effort,
 }
 
-fn options() -> Result<Options> {
-    let mut options = Options {
-        python: "python3".into(),
-        out: "target/bench".into(),
-        rows: 1_000_000,
-        quick: false,
+fn flags(arguments: impl Iterator<Item = String>) -> Result<Flags> {
+    let arguments: Vec<String> = arguments.collect();
+    // First, so that other flags can change what it sets.
+    let quick = arguments.iter().any(|a| a == "--quick");
+    let mut flags = Flags {
+        out: "target/compare".into(),
+        python: "target/peers/venv/bin/python".into(),
+        data: None,
+        sets: vec!["quora".into(), "wiki".into()],
+        embeddings: Vec::new(),
+        rows: if quick {
+            vec![100_000]
+        } else {
+            vec![1_000_000, 10_000_000]
+        },
+        queries: quick.then_some(500),
+        texts: if quick { 2_000 } else { 100_000 },
+        table: "target/table".into(),
+        docs: "docs".into(),
+        readme: "README.md".into(),
+        effort: Effort {
+            seconds: if quick { 0.3 } else { 1.0 },
+            repeats: if quick { 3 } else { 5 },
+            bytes: if quick { vec![8] } else { vec![8, 16] },
+            graph_rows: 1_000_000,
+            only: Vec::new(),
+            quick,
+        },
     };
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
-        match arg.as_str() {
-            "--python" => options.python = value()?.into(),
-            "--out" => options.out = value()?.into(),
-            "--rows" => options.rows = value()?.parse().context("--rows")?,
-            "--quick" => options.quick = true,
-            other => bail!("{other}: use --python PYTHON --out DIR [--rows N] [--quick]"),
+    let mut arguments = arguments.into_iter();
+    while let Some(name) = arguments.next() {
+        let mut value = || {
+            arguments
+                .next()
+                .with_context(|| format!("{name} needs a value"))
+        };
+        match name.as_str() {
+            "--quick" => {}
+            "--out" => flags.out = value()?.into(),
+            "--python" => flags.python = value()?.into(),
+            "--data" => {
+                flags.data =
+                    Some(value()?.into()).filter(|path: &PathBuf| !path.as_os_str().is_empty())
+            }
+            "--sets" => flags.sets = list(&value()?)?,
+            "--embeddings" => flags.embeddings.push(value()?.into()),
+            "--rows" => flags.rows = list(&value()?)?,
+            "--bytes" => flags.effort.bytes = list(&value()?)?,
+            "--peers" => flags.effort.only = list(&value()?)?,
+            "--graph-rows" => flags.effort.graph_rows = value()?.parse()?,
+            "--queries" => flags.queries = Some(value()?.parse()?),
+            "--seconds" => flags.effort.seconds = value()?.parse()?,
+            "--repeats" => flags.effort.repeats = value()?.parse()?,
+            "--texts" => flags.texts = value()?.parse()?,
+            "--table" => flags.table = value()?.into(),
+            "--docs" => flags.docs = value()?.into(),
+            "--readme" => flags.readme = value()?.into(),
+            other => bail!("{other}?\n{USAGE}"),
         }
     }
-    Ok(options)
+    Ok(flags)
+}
+
+fn list<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
+    text: &str,
+) -> Result<Vec<T>> {
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    parts
+        .map(|part| part.parse().with_context(|| part.to_owned()))
+        .collect()
 }
 
 fn main() -> Result<()> {
-    let options = options()?;
-    fs::create_dir_all(&options.out)?;
-    let kernel = Kernel::detect()?;
-    let mut lines = Vec::new();
-    let mut cases = vec![
-        ("isotropic", 8, 256, options.rows),
-        ("clustered", 8, 256, options.rows),
-        ("isotropic", 16, 256, options.rows),
-        ("clustered", 16, 256, options.rows),
-        ("isotropic", 16, 16, options.rows),
-        ("clustered", 16, 16, options.rows),
-    ];
-    if options.quick {
-        cases.truncate(2);
-    } else {
-        cases.push(("clustered", 8, 256, 10 * options.rows));
-    }
-    for (data, subspaces, codewords, rows) in cases {
-        eprintln!("{data} {subspaces}x{codewords}, {rows} rows");
-        scan_case(
-            &options,
-            kernel,
-            data,
-            (subspaces, codewords),
-            rows,
-            &mut lines,
-        )?;
-        report(&options, kernel, &lines)?;
-    }
-    for subspaces in [8, 16] {
-        eprintln!("training and encoding {subspaces}x256");
-        train_case(&options, subspaces, &mut lines)?;
-        report(&options, kernel, &lines)?;
-    }
-    println!("{}", fs::read_to_string(options.out.join("table.md"))?);
-    Ok(())
-}
-
-/// One measured thing: ours and the peer's, in a unit in which more is better.
-struct Line {
-    what: String,
-    unit: &'static str,
-    ours: f64,
-    peer: f64,
-    peer_is: String,
-    note: String,
-}
-
-fn stream(data: &str, seed: u64) -> Stream {
-    match data {
-        "clustered" => Stream::clustered(seed, DIM),
-        _ => Stream::isotropic(seed, DIM),
-    }
-}
-
-fn scan_case(
-    options: &Options,
-    kernel: Kernel,
-    data: &str,
-    (subspaces, codewords): (usize, usize),
-    rows: usize,
-    lines: &mut Vec<Line>,
-) -> Result<()> {
-    let mut vectors = stream(data, 7);
-    let training = TrainPq {
-        subspaces,
-        codewords,
-        iterations: 12,
-        ..TrainPq::default()
-    };
-    let quantizer = train_pq(&vectors.take(30_000), DIM, Metric::Ip, &training)?.quantizer;
-    let mut codes = vec![0; rows * subspaces];
-    for codes in codes.chunks_mut(10_000 * subspaces) {
-        quantizer.quantize(&vectors.take(codes.len() / subspaces), codes)?;
-    }
-    let blocks = Blocks::new(quantizer.shape(), &codes);
-    let queries = vectors.take(QUERIES);
-    let tables: Vec<LookupTable> = queries
-        .chunks_exact(DIM)
-        .map(|q| quantizer.table(q))
-        .collect::<Result<_, _>>()?;
-    let scanner = Scanner::with_kernel(kernel, 1);
-    let repeats = if options.quick { 6 } else { 12 };
-
-    let folder = options.out.join("exchange");
-    write_exchange(&folder, &quantizer, &codes, &queries, repeats)?;
-    for k in KS {
-        let found = scanner.scan(&[&blocks], &tables, k)?;
-        let mut scores = Vec::new();
-        for (table, found) in tables.iter().zip(&found) {
-            scores.extend(found.iter().take(k).flat_map(|f| f.score.to_le_bytes()));
-            if std::ptr::eq(table, &tables[0]) {
-                check(found, &plain_top(table, &codes, k));
-            }
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let flags = flags(arguments)?;
+    match command.as_str() {
+        "search" => searches(&flags),
+        "whole" => whole(&flags),
+        "pages" => {
+            learning::write(&flags.table, &flags.docs)?;
+            pages::write(&flags.out, &flags.docs, &flags.readme)
         }
-        fs::write(folder.join(format!("scores.{k}.f32")), scores)?;
+        _ => bail!("{USAGE}"),
     }
-    drop(codes);
-
-    let one = |k: usize| {
-        fastest(repeats / 2, || {
-            scanner
-                .scan(&[&blocks], &tables[..1], k)
-                .expect("in memory")
-        })
-    };
-    let all = || {
-        fastest(3, || {
-            scanner.scan(&[&blocks], &tables, 10).expect("in memory")
-        })
-    };
-    let before: Vec<f64> = KS.iter().map(|&k| one(k)).collect();
-    let batch_before = all();
-    let peer = peer(options, &folder, &[])?;
-    let memory = bandwidth(blocks.bytes(), repeats);
-
-    let name = format!("{data}, {subspaces}x{codewords}, {} rows", thousands(rows));
-    let rate = |seconds: f64| rows as f64 / seconds / 1e9;
-    for (&k, before) in KS.iter().zip(before) {
-        let seconds = before.min(one(k));
-        let bytes = blocks.bytes().len() as f64 / seconds;
-        for index in ["pq", "fastscan"] {
-            let Some(theirs) = peer.get(format!("{index} k={k}")) else {
-                continue;
-            };
-            lines.push(Line {
-                what: format!("scan {name}, k={k}"),
-                unit: "Grows/s",
-                ours: rate(seconds),
-                peer: rate(theirs["seconds"].as_f64().context("seconds")?),
-                peer_is: format!(
-                    "faiss {index} ({})",
-                    theirs["level"].as_str().unwrap_or("?")
-                ),
-                note: format!(
-                    "{:.1} GB/s, {:.0}% of bandwidth",
-                    bytes / 1e9,
-                    100.0 * bytes / memory
-                ),
-            });
-        }
-    }
-    let batch = batch_before.min(all()) / QUERIES as f64;
-    for index in ["pq", "fastscan"] {
-        if let Some(theirs) = peer.get(format!("{index} 16 queries")) {
-            lines.push(Line {
-                what: format!("scan {name}, k=10, 16 queries a pass"),
-                unit: "Grows/s",
-                ours: rate(batch),
-                peer: rate(theirs["seconds"].as_f64().context("seconds")? / QUERIES as f64),
-                peer_is: format!(
-                    "faiss {index} ({})",
-                    theirs["level"].as_str().unwrap_or("?")
-                ),
-                note: String::new(),
-            });
-        }
-    }
-    Ok(())
 }
 
-fn write_exchange(
-    folder: &Path,
-    quantizer: &Quantizer,
-    codes: &[u8],
-    queries: &[f32],
-    repeats: usize,
-) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    let shape = quantizer.shape();
-    let meta = json!({
-        "dim": DIM, "subspaces": shape.subspaces(), "codewords": shape.codewords(),
-        "rows": codes.len() / shape.subspaces(), "k": KS, "repeats": repeats,
-    });
-    fs::write(folder.join("meta.json"), meta.to_string())?;
-    fs::write(folder.join("codes.u8"), codes)?;
-    fs::write(
-        folder.join("codebook.f32"),
-        little_endian(quantizer.codebook().values()),
-    )?;
-    fs::write(folder.join("queries.f32"), little_endian(queries))?;
-    Ok(())
-}
-
-fn little_endian(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|v| v.to_le_bytes()).collect()
-}
-
-/// Runs the peer's script on a folder.
-fn peer(options: &Options, folder: &Path, args: &[&str]) -> Result<Value> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/faiss_peer.py");
-    let output = Command::new(&options.python)
-        .arg(script)
-        .arg(folder)
-        .args(args)
-        .env("OMP_NUM_THREADS", "1")
-        .output()
-        .with_context(|| format!("running {}", options.python.display()))?;
-    if !output.status.success() {
-        bail!(
-            "the peer failed: {}",
-            String::from_utf8_lossy(&output.stderr)
+/// The sets that were asked for and are there.
+fn sets(flags: &Flags) -> Vec<(String, PathBuf)> {
+    let Some(data) = &flags.data else {
+        eprintln!(
+            "compare: NO DATA SETS: COMPARE_DATA is not set, so nothing is measured on real texts, and the pages keep what they \
+             have of them. Name a folder of unpacked sets: make compare COMPARE_DATA=FOLDER"
         );
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for set in &flags.sets {
+        let path = data.join(set);
+        match path.join("test.tsv").exists() {
+            true => found.push((set.clone(), path)),
+            false => eprintln!("compare: no set {set} in {}: left out", data.display()),
+        }
     }
-    serde_json::from_slice(&output.stdout).context("reading what the peer measured")
+    found
 }
 
-fn train_case(options: &Options, subspaces: usize, lines: &mut Vec<Line>) -> Result<()> {
-    let rows = Stream::clustered(9, DIM).take(if options.quick { 20_000 } else { 65_536 });
-    let count = rows.len() / DIM;
-    let training = TrainPq {
-        subspaces,
-        threads: 1,
-        ..TrainPq::default()
-    };
-    let folder = options.out.join("exchange");
-    fs::create_dir_all(&folder)?;
-    let meta = json!({"dim": DIM, "subspaces": subspaces, "iterations": training.iterations});
-    fs::write(folder.join("meta.json"), meta.to_string())?;
-    fs::write(folder.join("rows.f32"), little_endian(&rows))?;
-
-    let start = cpu_time();
-    let pq = train_pq(&rows, DIM, Metric::L2, &training)?;
-    let pq_seconds = (cpu_time() - start).as_secs_f64();
-    let start = cpu_time();
-    let opq = train_opq(&rows, DIM, Metric::L2, &training)?;
-    let opq_seconds = (cpu_time() - start).as_secs_f64();
-    let some = &rows[..DIM * count.min(20_000)];
-    let mut codes = vec![0; some.len() / DIM * subspaces];
-    let encode = fastest(3, || pq.quantizer.quantize(some, &mut codes));
-
-    let peer = peer(options, &folder, &["--train"])?;
-    let theirs = |what: &str, field: &str| {
-        peer[what][field]
-            .as_f64()
-            .with_context(|| format!("{what} {field}"))
-    };
-    lines.push(Line {
-        what: format!("encode {subspaces}x256"),
-        unit: "Mvectors/s",
-        ours: (some.len() / DIM) as f64 / encode / 1e6,
-        peer: (some.len() / DIM) as f64 / theirs("encode", "seconds")? / 1e6,
-        peer_is: format!(
-            "faiss compute_codes ({})",
-            peer["encode"]["level"].as_str().unwrap_or("?")
-        ),
-        note: String::new(),
-    });
-    for (name, seconds, trained, what) in [
-        ("PQ", pq_seconds, &pq, "train"),
-        ("OPQ", opq_seconds, &opq, "opq"),
-    ] {
-        let ours = distortion(&trained.quantizer, &rows)?;
-        let distortion = theirs(what, "distortion")?;
-        lines.push(Line {
-            what: format!(
-                "train {name} {subspaces}x256, {} rows, {} iterations",
-                thousands(count),
-                training.iterations
-            ),
-            unit: "runs/s",
-            ours: 1.0 / seconds,
-            peer: 1.0 / theirs(what, "seconds")?,
-            peer_is: format!("faiss {name}"),
-            note: format!(
-                "error {ours:.3}, faiss {distortion:.3}: {:+.2}%",
-                100.0 * (ours / distortion - 1.0)
-            ),
-        });
+fn searches(flags: &Flags) -> Result<()> {
+    let programs = Programs::new(flags.python.clone())?;
+    let mut folders = vec![flags.out.join("embeddings")];
+    folders.extend(flags.embeddings.clone());
+    for (name, path) in sets(flags) {
+        let set = Set::load(&path)?;
+        let embeddings = Embeddings::new(folders.clone())?;
+        let queries = flags.queries.unwrap_or(2_000);
+        let learned = model::learned(
+            &flags.out,
+            &name,
+            &set,
+            &embeddings,
+            &programs,
+            flags.effort.quick,
+        );
+        let learned = learned
+            .inspect_err(|why| eprintln!("{name}: no learned codes: {why:#}"))
+            .ok();
+        let mut whole = case::real(&flags.out, &name, &set, &embeddings, None, queries)?;
+        whole
+            .models
+            .extend(learned.iter().map(|bundle| (8, bundle.clone())));
+        run(flags, &programs, &whole)?;
+        if let Some(bundle) = learned {
+            let codes = flags.out.join("models").join(format!("{name}-codes"));
+            let (head, codes) = model::without_head(&bundle, &codes)?;
+            let mut narrow =
+                case::real(&flags.out, &name, &set, &embeddings, Some(&head), queries)?;
+            narrow.models.push((8, codes));
+            run(flags, &programs, &narrow)?;
+        }
+    }
+    for &rows in &flags.rows {
+        let case = case::synthetic(&flags.out, rows, flags.queries.unwrap_or(500))?;
+        run(flags, &programs, &case)?;
     }
     Ok(())
 }
 
-/// Mean squared error of a row.
-fn distortion(quantizer: &Quantizer, rows: &[f32]) -> Result<f64> {
-    let n = rows.len() / DIM;
-    let (mut projected, mut decoded) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
-    let mut codes = vec![0; n * quantizer.shape().subspaces()];
-    quantizer.project(rows, &mut projected)?;
-    quantizer.quantize(rows, &mut codes)?;
-    quantizer.decode(&codes, &mut decoded);
-    let sum: f64 = projected
-        .iter()
-        .zip(&decoded)
-        .map(|(a, b)| f64::from(a - b).powi(2))
-        .sum();
-    Ok(sum / n as f64)
+fn run(flags: &Flags, programs: &Programs, case: &Case) -> Result<()> {
+    let path = flags.out.join("search").join(format!("{}.json", case.name));
+    fs::create_dir_all(path.parent().context("a folder")?)?;
+    search::run(case, programs, &flags.effort, |compared| {
+        save(&path, compared)
+    })?;
+    // Gigabytes, and quickly made again.
+    fs::remove_dir_all(&case.dir).with_context(|| case.dir.display().to_string())
 }
 
-fn thousands(n: usize) -> String {
-    match n {
-        n if n >= 1_000_000 && n.is_multiple_of(1_000_000) => format!("{}M", n / 1_000_000),
-        n if n.is_multiple_of(1_000) => format!("{}k", n / 1_000),
-        n => n.to_string(),
-    }
+fn save(path: &Path, what: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(what)?;
+    fs::write(path, text).with_context(|| format!("{}: writing", path.display()))
 }
 
-/// Writes what there is so far.
-fn report(options: &Options, kernel: Kernel, lines: &[Line]) -> Result<()> {
-    let mut table = format!(
-        "One core, CPU time, kernel {kernel:?}; kernels this CPU can't run: {:?}. Answers checked against a plain f32 \
-         sum, and the peer's scores against ours, before the clock.\n\n\
-         | work | ours | peer | ratio | peer is | |\n|---|---|---|---|---|---|\n",
-        Kernel::unavailable()
-    );
-    for line in lines {
-        writeln!(
-            table,
-            "| {} | {:.3} {} | {:.3} | **{:.2}x** | {} | {} |",
-            line.what,
-            line.ours,
-            line.unit,
-            line.peer,
-            line.ours / line.peer,
-            line.peer_is,
-            line.note
-        )?;
-    }
-    fs::write(options.out.join("table.md"), &table)?;
-    let groups: Vec<Group> = lines
-        .iter()
-        .filter(|line| line.unit == "Grows/s")
-        .map(|line| Group {
-            label: line.what.clone(),
-            values: vec![Some(line.ours), Some(line.peer)],
-        })
-        .collect();
-    let svg = bars(
-        "Exact scans of PQ codes, one core",
-        "Grows/s",
-        &["mopqdb", "faiss at its best level"],
-        &groups,
-    );
-    fs::write(options.out.join("plot.svg"), svg)?;
-    let numbers: Vec<Value> = lines
-        .iter()
-        .map(|l| json!({"what": l.what, "unit": l.unit, "ours": l.ours, "peer": l.peer, "peer_is": l.peer_is, "note": l.note}))
-        .collect();
-    fs::write(
-        options.out.join("numbers.json"),
-        serde_json::to_string_pretty(&json!({"kernel": kernel.name(), "lines": numbers}))?,
-    )?;
-    Ok(())
+fn whole(flags: &Flags) -> Result<()> {
+    let programs = Programs::new(flags.python.clone())?;
+    let Some((name, path)) = sets(flags).into_iter().next() else {
+        return Ok(());
+    };
+    let size = Size {
+        texts: flags.texts,
+        queries: if flags.effort.quick { 200 } else { 1_000 },
+    };
+    let job = whole::measure(&flags.out, &name, &Set::load(&path)?, &programs, size)?;
+    save(&flags.out.join("whole.json"), &job)
 }

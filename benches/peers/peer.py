@@ -1,0 +1,138 @@
+"""One search peer, one process, one JSON object on stdout. The driver is `compare` (benches/src/compare).
+
+    peer.py NAME about                                     version, and whether an insert survives a crash
+    peer.py NAME settings ROWS DIM BYTES                   the settings to sweep at so many bytes a row
+    peer.py NAME build CASE INDEX SETTING                  makes and saves an index
+    peer.py NAME search CASE INDEX SETTING THREADS SECONDS REPEATS HITS
+                                                           opens it, answers, times; HITS.npy: rows found
+    peer.py NAME insert CASE INDEX SETTING                 inserts more rows, 100 a call
+
+CASE holds rows.npy, queries.npy and more.npy (float32) and case.json {"rows", "dim", "normalised", "fetch"}. SETTING is
+JSON: what `settings` listed. A peer is a module of `search/` with these functions: `about`, `settings`, `build`, `open`,
+`search`, `insert`. Scores are inner products; larger is better.
+"""
+
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+# The seconds of a thread pool that is waiting are nobody's: no spinning.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def threads_of(command, arguments):
+    # Building is told in CPU seconds, and the threads of OpenMP and OpenBLAS burn them while they wait: one.
+    return int(arguments[3]) if command == "search" else 1
+
+
+def limit_threads(count):
+    for name in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "LANCE_CPU_THREADS", "TOKIO_WORKER_THREADS"]:
+        os.environ[name] = str(count)
+
+
+def resident():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def disk(folder):
+    return sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+
+
+def timed(work):
+    wall, cpu = time.perf_counter(), time.process_time()
+    count = work()
+    return {"count": count, "wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
+def run(command, peer, arguments):
+    import numpy as np
+
+    case = Path(arguments[0])
+    about = json.loads((case / "case.json").read_text())
+    folder, setting = Path(arguments[1]), json.loads(arguments[2])
+    if command == "build":
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = np.load(case / "rows.npy", mmap_mode="r")
+
+        def work():
+            peer.build(rows, about, folder, setting)
+            return len(rows)
+
+        return {"build": timed(work), "disk": disk(folder)}
+    if command == "insert":
+        more = np.load(case / "more.npy")
+        index = peer.open(folder, about, setting, 1)
+
+        def work():
+            for start in range(0, len(more), 100):
+                some = more[start : start + 100]
+                ids = np.arange(start, start + len(some)) + about["rows"]
+                if peer.insert(index, some, ids, setting) is False:
+                    return 0
+            return len(more)
+
+        return {"insert": timed(work)}
+    return search(peer, case, about, folder, setting, arguments[3:])
+
+
+def search(peer, case, about, folder, setting, arguments):
+    import numpy as np
+
+    threads, seconds, repeats, hits = int(arguments[0]), float(arguments[1]), int(arguments[2]), arguments[3]
+    queries = np.load(case / "queries.npy")
+    fetch = about["fetch"]
+    before = resident()
+    # A file that is mapped is open before it is read: the first answer counts too.
+    opened = time.perf_counter()
+    index = peer.open(folder, about, setting, threads)
+    peer.search(index, queries[:1], fetch, setting, threads)
+    opened = time.perf_counter() - opened
+
+    found, began = [], time.perf_counter()
+    for start in range(0, len(queries), 64):
+        found.append(peer.search(index, queries[start : start + 64], fetch, setting, threads))
+        if time.perf_counter() - began > 12 * seconds and start + 64 >= 100:
+            break
+    np.save(hits, np.concatenate(found).astype(np.int64))
+
+    def passes(batch):
+        def work():
+            done, until = 0, time.perf_counter() + seconds
+            while True:
+                at = done % max(1, len(queries) - batch)
+                peer.search(index, queries[at : at + batch], fetch, setting, threads)
+                done += batch
+                if time.perf_counter() >= until:
+                    return done
+
+        return [timed(work) for _ in range(repeats)]
+
+    one, batch = passes(1), passes(64)
+    return {"open": opened, "one": one, "batch": batch, "ram": resident() - before}
+
+
+def main():
+    name, command, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
+    limit_threads(threads_of(command, arguments))
+    try:
+        peer = importlib.import_module(f"search.{name}")
+        out = peer.about()
+    except Exception as why:  # noqa: BLE001 - whatever keeps it from loading is what the page says
+        print(json.dumps({"missing": f"{type(why).__name__}: {why}"}))
+        return
+    if command == "settings":
+        out = peer.settings(*map(int, arguments))
+    elif command != "about":
+        out = run(command, peer, arguments)
+    # Some libraries print to stdout: the answer is the last line.
+    print("\n" + json.dumps(out))
+    sys.stdout.flush()
+    os._exit(0)  # some wait for threads of theirs
+
+
+main()

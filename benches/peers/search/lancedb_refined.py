@@ -1,0 +1,14 @@
+"""lancedb with its IVF_PQ index, the best of its codes re-ranked by the whole vectors that it reads from disk."""
+
+from . import lancedb_pq as plain
+
+
+def about():
+    return plain.about("lancedb IVF_PQ, refined")
+
+
+def settings(rows, dim, bytes):
+    return plain.settings(rows, dim, bytes, refine=10)
+
+
+build, open, search, insert = plain.build, plain.open, plain.search, plain.insert

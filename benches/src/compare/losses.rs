@@ -1,0 +1,276 @@
+//! Where we lose, found in the figures, and why, by the kind of peer.
+
+use super::outcome::{Compared, Measured};
+use crate::report::markdown::{number, recall};
+
+/// A column in which a peer can be better.
+struct Column {
+    name: &'static str,
+    /// More is better.
+    value: fn(&Measured) -> Option<f64>,
+    /// How much more it takes to be said.
+    least: f64,
+}
+
+const COLUMNS: [Column; 7] = [
+    Column {
+        name: "queries one at a time",
+        value: |m| Some(m.one),
+        least: 1.1,
+    },
+    Column {
+        name: "queries in batches",
+        value: |m| Some(m.batch),
+        least: 1.1,
+    },
+    Column {
+        name: "memory",
+        value: |m| Some(1.0 / m.ram.max(1.0)),
+        least: 1.1,
+    },
+    Column {
+        name: "bytes on disk",
+        value: |m| Some(1.0 / m.disk.max(1.0)),
+        least: 1.1,
+    },
+    Column {
+        name: "building",
+        value: |m| Some(1.0 / m.build.max(1e-3)),
+        least: 1.5,
+    },
+    Column {
+        name: "opening",
+        value: |m| Some(1.0 / m.open.max(1e-4)),
+        least: 2.0,
+    },
+    Column {
+        name: "inserting",
+        value: |m| m.insert,
+        least: 1.5,
+    },
+];
+
+fn ours(measured: &Measured) -> bool {
+    measured.peer.starts_with("mopqdb")
+}
+
+/// The row of ours that peers are held against: learned codes where there are any, of the fewest bytes.
+pub fn champion(compared: &Compared) -> Option<&Measured> {
+    let of = |peer: &str| {
+        let own = compared.peers.iter().filter(|m| m.peer == peer);
+        own.min_by_key(|m| m.bytes)
+    };
+    of("mopqdb_mopq").or_else(|| of("mopqdb_opq"))
+}
+
+/// What counts as recall: the true keys where they are known.
+pub fn found(measured: &Measured) -> f64 {
+    measured.recall_true.unwrap_or(measured.recall_exact)
+}
+
+/// A line a column in which somebody is better than us.
+pub fn lines(compared: &Compared) -> Vec<String> {
+    let Some(champion) = champion(compared) else {
+        return Vec::new();
+    };
+    let peers: Vec<&Measured> = compared.peers.iter().filter(|m| !ours(m)).collect();
+    let mut lines = Vec::new();
+    let mut better: Vec<&Measured> = peers
+        .iter()
+        .copied()
+        .filter(|m| found(m) > found(champion) + super::sweep::TOLERANCE)
+        .collect();
+    better.sort_by(|a, b| found(b).total_cmp(&found(a)));
+    if !better.is_empty() {
+        let list: Vec<String> = better
+            .iter()
+            .map(|m| {
+                format!(
+                    "{} {} ({} bytes a row)",
+                    m.name,
+                    recall(Some(found(m))),
+                    m.bytes
+                )
+            })
+            .collect();
+        lines.push(format!(
+            "**recall@10** ({} has {}): {}. {}",
+            champion.name,
+            recall(Some(found(champion))),
+            list.join(", "),
+            recall_reason(&better, champion)
+        ));
+    }
+    for column in COLUMNS {
+        let Some(own) = (column.value)(champion) else {
+            continue;
+        };
+        let mut ahead: Vec<(f64, &Measured)> = peers
+            .iter()
+            .filter_map(|m| Some(((column.value)(m)? / own, *m)))
+            .filter(|(ratio, _)| *ratio >= column.least)
+            .collect();
+        ahead.sort_by(|a, b| b.0.total_cmp(&a.0));
+        if ahead.is_empty() {
+            continue;
+        }
+        let list: Vec<String> = ahead
+            .iter()
+            .map(|(ratio, m)| {
+                let less = found(champion) - found(m);
+                let note = if column.name.starts_with("queries") && less > super::sweep::TOLERANCE {
+                    format!(
+                        ", finding {} against {}",
+                        recall(Some(found(m))),
+                        recall(Some(found(champion)))
+                    )
+                } else {
+                    String::new()
+                };
+                format!("{} ({} bytes) {}x{note}", m.name, m.bytes, number(*ratio))
+            })
+            .collect();
+        let mut reasons: Vec<&str> = ahead
+            .iter()
+            .map(|(_, m)| reason(column.name, &m.peer))
+            .collect();
+        reasons.dedup();
+        reasons.sort_unstable();
+        reasons.dedup();
+        lines.push(format!(
+            "**{}**: {}. {}",
+            column.name,
+            list.join("; "),
+            reasons.join(" ")
+        ));
+    }
+    lines
+}
+
+fn recall_reason(better: &[&Measured], champion: &Measured) -> &'static str {
+    let dear = |m: &&&Measured| m.bytes > 2 * champion.bytes || m.peer.contains("refined");
+    if better.iter().filter(dear).count() == better.len() {
+        "They compare whole vectors, kept in memory or read from disk; we answer from the codes alone and do not re-rank."
+    } else {
+        "Whole vectors find more than codes; and at equal bytes residuals to a cell's centre, or a loss made for inner \
+         products, say more of a row than plain OPQ does where no pairs were learned from."
+    }
+}
+
+fn reason(column: &str, peer: &str) -> &'static str {
+    match column {
+        "queries one at a time" | "queries in batches" => match peer {
+            "usearch_hnsw" | "hnswlib_hnsw" => {
+                "A graph looks at some hundreds of rows where we scan all; it pays with whole vectors and links in memory."
+            }
+            "faiss_fastscan" => {
+                "Four-bit tables fit into registers on any CPU since SSSE3; 8-bit ones only with AVX-512 VBMI, and exact \
+                 scores take a second look at the survivors."
+            }
+            "scann_ah" => {
+                "ScaNN has four-bit tables in registers, and its tree skips most rows; we scan all."
+            }
+            "lancedb_pq" | "lancedb_refined" => {
+                "lancedb looks into some of its cells; we scan all rows."
+            }
+            _ => "Their batched product of matrices, or their loop, does less work a row here.",
+        },
+        "memory" => {
+            "They have codes and nothing else in memory; a database's keys and deletions cost some."
+        }
+        "bytes on disk" => {
+            "They keep codes alone; we keep each vector in 16 bits beside them, to rebuild under a new model, and each key."
+        }
+        "building" => match peer {
+            "faiss_flat" | "sqlite_vec_flat" => "There is nothing to train in whole vectors.",
+            _ => {
+                "Our build trains a rotation with the codes, writes every row durably and compacts; theirs does less."
+            }
+        },
+        "opening" => "They read one file; we check manifests, segments and the log first.",
+        "inserting" => match peer {
+            "lancedb_pq" | "lancedb_refined" | "sqlite_vec_flat" => {
+                "They write less a call, or sync less often."
+            }
+            _ => {
+                "In memory only: such an insert is gone with the process. Ours is on disk when the call returns."
+            }
+        },
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn measured(peer: &str, recall: f64, one: f64) -> Measured {
+        Measured {
+            peer: peer.into(),
+            name: peer.into(),
+            version: "1".into(),
+            durable: "yes".into(),
+            setting: String::new(),
+            tried: 1,
+            bytes: 8,
+            recall_exact: recall,
+            recall_true: None,
+            one,
+            one_two: None,
+            batch: one,
+            batch_two: None,
+            share: 1.0,
+            ram: 10.0,
+            disk: 10.0,
+            build: 1.0,
+            open: 0.1,
+            insert: None,
+        }
+    }
+
+    pub(crate) fn compared(peers: Vec<Measured>) -> Compared {
+        Compared {
+            case: "c".into(),
+            what: "a case".into(),
+            rows: 1000,
+            dim: 4,
+            queries: 10,
+            repeats: 1,
+            seconds: 0.1,
+            quick: true,
+            machine: Default::default(),
+            peers,
+            missing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_faster_is_named_with_what_it_finds() {
+        let peers = vec![
+            measured("mopqdb_opq", 0.5, 100.0),
+            measured("hnswlib_hnsw", 0.99, 500.0),
+            measured("faiss_fastscan", 0.4, 200.0),
+            measured("faiss_pq", 0.5, 50.0),
+        ];
+        let lines = lines(&compared(peers)).join("\n");
+        assert!(lines.contains("hnswlib_hnsw (8 bytes) 5.00x"), "{lines}");
+        assert!(
+            lines.contains("faiss_fastscan (8 bytes) 2.00x, finding .400 against .500"),
+            "{lines}"
+        );
+        assert!(lines.contains("hnswlib_hnsw .990"), "{lines}");
+        assert!(!lines.contains("faiss_pq"), "{lines}");
+    }
+
+    #[test]
+    fn learned_codes_stand_for_us_where_there_are_any() {
+        let peers = vec![
+            measured("mopqdb_opq", 0.5, 9.0),
+            measured("mopqdb_mopq", 0.6, 8.0),
+        ];
+        let compared = compared(peers);
+        assert_eq!(champion(&compared).unwrap().peer, "mopqdb_mopq");
+        assert!(lines(&compared).is_empty(), "ours are not peers of ours");
+        assert!(lines(&self::compared(vec![])).is_empty());
+    }
+}

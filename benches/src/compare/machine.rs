@@ -1,0 +1,74 @@
+//! Where a run was made: figures mean nothing without it.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// A machine at a time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// The CPU's name.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// The widest vector instructions that it has, in words.
+    pub simd: String,
+    /// Memory in GB.
+    pub memory: f64,
+    /// The kernel that our scans run on.
+    pub kernel: String,
+    /// This project's commit or version.
+    pub version: String,
+}
+
+impl Machine {
+    /// This one, now.
+    pub fn here() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        Self {
+            cpu: field(&cpuinfo, "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            simd: simd(&field(&cpuinfo, "flags").unwrap_or_default()),
+            memory: field(&meminfo, "MemTotal")
+                .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok())
+                .map_or(0.0, |kb| kb / 1e6),
+            kernel: mopqdb::kernel::Kernel::detect()
+                .map_or_else(|_| "?".into(), |kernel| kernel.name().to_string()),
+            version: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+fn simd(flags: &str) -> String {
+    let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
+    if has("avx512_vbmi") {
+        "AVX-512 with VBMI"
+    } else if has("avx512f") {
+        "AVX-512 without VBMI"
+    } else if has("avx2") {
+        "AVX2, no AVX-512"
+    } else {
+        "no AVX2"
+    }
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_read_from_what_linux_says() {
+        let text = "processor\t: 0\nmodel name\t: A: CPU\nflags\t\t: fpu avx2 fma\n";
+        assert_eq!(field(text, "model name").as_deref(), Some("A: CPU"));
+        assert_eq!(simd(&field(text, "flags").unwrap()), "AVX2, no AVX-512");
+        assert_eq!(field(text, "none"), None);
+    }
+}

@@ -1,0 +1,488 @@
+//! The pages: every figure between markers, from what was measured and from nothing else.
+
+use super::losses::{self, found};
+use super::outcome::{Compared, Measured, WholeJob};
+use crate::report::markdown::{Table, maybe, number, recall, thousands};
+use crate::report::markers;
+use crate::report::plot::{Plot, Scale, Series};
+use anyhow::{Context, Result};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// Reads what was measured in `out` and rewrites `docs/comparison.md`, its plots and the table in `README.md`.
+pub fn write(out: &Path, docs: &Path, readme: &Path) -> Result<()> {
+    let cases = read_cases(out)?;
+    let page = docs.join("comparison.md");
+    let plots = docs.join("plots");
+    fs::create_dir_all(&plots)?;
+    if !cases.is_empty() {
+        for case in &cases {
+            fs::write(plots.join(format!("search-{}.svg", case.case)), plot(case))?;
+        }
+        markers::rewrite(&page, "search", &search(&cases))?;
+        markers::rewrite(&page, "losses", &lost(&cases))?;
+        markers::rewrite(readme, "compare", &short(&cases))?;
+    }
+    let whole = out.join("whole.json");
+    if whole.exists() {
+        let job: WholeJob = serde_json::from_slice(&fs::read(whole)?)?;
+        markers::rewrite(&page, "whole", &whole_job(&job))?;
+    }
+    Ok(())
+}
+
+/// The cases that were run, real ones first, small ones first.
+fn read_cases(out: &Path) -> Result<Vec<Compared>> {
+    let mut cases: Vec<Compared> = Vec::new();
+    let folder = out.join("search");
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "json") {
+            let bytes = fs::read(&path)?;
+            cases.push(serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?);
+        }
+    }
+    cases.retain(|case| !case.peers.is_empty());
+    cases.sort_by_key(|case| {
+        (
+            case.case.starts_with("clustered"),
+            case.rows,
+            case.case.clone(),
+        )
+    });
+    Ok(cases)
+}
+
+fn order(case: &Compared) -> Vec<&Measured> {
+    let mut peers: Vec<&Measured> = case.peers.iter().collect();
+    // By bytes, ours first among equals.
+    peers.sort_by_key(|m| (m.bytes, !m.peer.starts_with("mopqdb")));
+    peers
+}
+
+fn name(measured: &Measured) -> String {
+    match measured.peer.starts_with("mopqdb") {
+        true => format!("**{}**", measured.name),
+        false => measured.name.clone(),
+    }
+}
+
+fn search(cases: &[Compared]) -> String {
+    let mut text = String::new();
+    for case in cases {
+        let real = case.peers.iter().any(|m| m.recall_true.is_some());
+        let _ = writeln!(
+            text,
+            "### {}\n\n{}; {}.\n",
+            case.case,
+            capital(&case.what),
+            conditions(case)
+        );
+        let mut table = Table::new(&[
+            "index",
+            "bytes",
+            "recall@10, exact top",
+            "recall@10, true keys",
+            "one at a time",
+            "one, two threads",
+            "batched",
+            "batched, two threads",
+            "RAM B/row",
+            "disk B/row",
+            "build CPU-s",
+            "open s",
+            "inserts/s",
+            "durable",
+        ]);
+        for m in order(case) {
+            table.row(vec![
+                name(m),
+                thousands(m.bytes as i64),
+                recall(Some(m.recall_exact)),
+                recall(m.recall_true),
+                number(m.one),
+                maybe(m.one_two),
+                number(m.batch),
+                maybe(m.batch_two),
+                number(m.ram),
+                number(m.disk),
+                number(m.build),
+                number(m.open),
+                maybe(m.insert),
+                m.durable.clone(),
+            ]);
+        }
+        let _ = writeln!(text, "{table}");
+        let what = if real { "true keys" } else { "exact top" };
+        let _ = writeln!(
+            text,
+            "![Recall@10 of the {what} against queries a second, {0}](plots/search-{0}.svg)\n",
+            case.case
+        );
+        let settings: Vec<String> = order(case)
+            .iter()
+            .filter(|m| m.tried > 1)
+            .map(|m| {
+                format!(
+                    "{} at {} bytes: {} (of {})",
+                    m.name, m.bytes, m.setting, m.tried
+                )
+            })
+            .collect();
+        if !settings.is_empty() {
+            let _ = writeln!(
+                text,
+                "Settings that were chosen: {}.\n",
+                settings.join("; ")
+            );
+        }
+        if !case.missing.is_empty() {
+            let missing: Vec<String> = case
+                .missing
+                .iter()
+                .map(|m| format!("{}: {}", m.name, m.why))
+                .collect();
+            let _ = writeln!(text, "Not in the table: {}.\n", missing.join("; "));
+        }
+    }
+    if let Some(case) = cases.first() {
+        let mut versions: Vec<String> = cases
+            .iter()
+            .flat_map(|case| &case.peers)
+            .filter(|m| !m.peer.starts_with("mopqdb"))
+            .map(|m| {
+                format!(
+                    "{} {}",
+                    m.name.split(',').next().unwrap_or(&m.name),
+                    m.version
+                )
+            })
+            .collect();
+        versions.sort();
+        versions.dedup();
+        let _ = writeln!(
+            text,
+            "Versions: mopqdb {}; {}.",
+            case.machine.version,
+            versions.join(", ")
+        );
+    }
+    text
+}
+
+/// What a reader has to know to read the figures.
+fn conditions(case: &Compared) -> String {
+    let m = &case.machine;
+    let share = case.peers.iter().map(|m| m.share).sum::<f64>() / case.peers.len().max(1) as f64;
+    let busy = if share < 0.9 {
+        format!(
+            "; **the machine was busy**: a loop of one thread got {:.0}% of a core on average, so what is by the clock \
+             (two threads, opening, inserts) is too slow for all of them, and unevenly so",
+            100.0 * share
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "{} queries, {} repeats of {} s, {}, {} cores, {}, {:.0} GB, our kernel {}{}{busy}",
+        thousands(case.queries as i64),
+        case.repeats,
+        case.seconds,
+        m.cpu,
+        m.cores,
+        m.simd,
+        m.memory,
+        m.kernel,
+        if case.quick {
+            "; a quick run, for checking"
+        } else {
+            ""
+        },
+    )
+}
+
+fn lost(cases: &[Compared]) -> String {
+    let mut text = String::new();
+    for case in cases {
+        let lines = losses::lines(case);
+        let Some(champion) = losses::champion(case) else {
+            continue;
+        };
+        let _ = writeln!(
+            text,
+            "On {}, against {} ({} bytes):\n",
+            case.case, champion.name, champion.bytes
+        );
+        for line in &lines {
+            let _ = writeln!(text, "- {line}");
+        }
+        if lines.is_empty() {
+            let _ = writeln!(text, "- nothing that was measured.");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// For the README: the real case with the most rows, or the largest.
+fn short(cases: &[Compared]) -> String {
+    let real = cases
+        .iter()
+        .filter(|case| !case.case.starts_with("clustered"));
+    let Some(case) = real
+        .max_by_key(|case| (case.rows, case.dim))
+        .or(cases.last())
+    else {
+        return String::new();
+    };
+    let mut table = Table::new(&[
+        "index",
+        "bytes a row",
+        "recall@10",
+        "queries/s",
+        "RAM B/row",
+        "durable",
+    ]);
+    for m in order(case) {
+        table.row(vec![
+            name(m),
+            thousands(m.bytes as i64),
+            recall(Some(found(m))),
+            number(m.one),
+            number(m.ram),
+            m.durable.split(':').next().unwrap_or("").into(),
+        ]);
+    }
+    let truth = match case.peers.iter().any(|m| m.recall_true.is_some()) {
+        true => "of the true keys",
+        false => "of the exact top",
+    };
+    format!(
+        "{}: recall {truth}, queries one at a time a CPU second, {} ({}).{}\n\n{table}",
+        capital(&case.what),
+        case.machine.cpu,
+        case.machine.simd,
+        if case.quick { " A quick run." } else { "" },
+    )
+}
+
+fn plot(case: &Compared) -> String {
+    let real = case.peers.iter().any(|m| m.recall_true.is_some());
+    let mut series: Vec<Series> = Vec::new();
+    for m in order(case) {
+        let strong = m.peer.starts_with("mopqdb");
+        let point = (m.one, found(m));
+        let label = format!("{} ({} B)", m.name, m.bytes);
+        series.push(Series {
+            name: label,
+            points: vec![point],
+            line: false,
+            strong,
+            dashed: false,
+        });
+    }
+    let title = format!(
+        "{}: recall@10 of the {}",
+        case.case,
+        if real { "true keys" } else { "exact top" }
+    );
+    Plot {
+        title: &title,
+        x: "queries a CPU second, one at a time",
+        y: "recall@10",
+        x_scale: Scale::Log,
+        y_scale: Scale::Linear,
+        series: &series,
+    }
+    .svg()
+}
+
+fn whole_job(job: &WholeJob) -> String {
+    let mut table = Table::new(&[
+        "system",
+        "texts/s",
+        "texts a CPU-s",
+        "query p50 ms",
+        "p99 ms",
+        "CPU ms a query",
+        "disk B/text",
+        "memory, inserting",
+        "memory, querying",
+        "recall@10, true keys",
+    ]);
+    let mb = |bytes: f64| format!("{} MB", number(bytes / 1e6));
+    for s in &job.systems {
+        let own = if s.name == "mopqdb" {
+            format!("**{}**", s.name)
+        } else {
+            s.name.clone()
+        };
+        table.row(vec![
+            own,
+            number(s.insert_wall),
+            number(s.insert_cpu),
+            number(s.p50_ms),
+            number(s.p99_ms),
+            number(s.query_cpu_ms),
+            number(s.disk),
+            mb(s.insert_memory),
+            mb(s.query_memory),
+            recall(Some(s.recall_true)),
+        ]);
+    }
+    let mut text = format!(
+        "{} texts of `{}`, {} queries one after another, {} threads, {} ({}).\n\n{table}\n",
+        thousands(job.texts as i64),
+        job.set,
+        thousands(job.queries as i64),
+        job.threads,
+        job.machine.cpu,
+        job.machine.simd
+    );
+    for s in &job.systems {
+        let _ = writeln!(text, "- {} ({}): {}.", s.name, s.version, s.note);
+    }
+    for m in &job.missing {
+        let _ = writeln!(text, "- {} could not be run: {}.", m.name, m.why);
+    }
+    text.push('\n');
+    text.push_str(&whole_losses(job));
+    text
+}
+
+fn whole_losses(job: &WholeJob) -> String {
+    let Some(own) = job.systems.iter().find(|s| s.name == "mopqdb") else {
+        return String::new();
+    };
+    let mut lines = Vec::new();
+    for s in job.systems.iter().filter(|s| s.name != "mopqdb") {
+        let mut better = |what: &str, ratio: f64| {
+            if ratio > 1.1 {
+                lines.push(format!(
+                    "{} is better than mopqdb in {what}, {}x",
+                    s.name,
+                    number(ratio)
+                ));
+            }
+        };
+        better(
+            "texts a second by the clock",
+            s.insert_wall / own.insert_wall,
+        );
+        better("texts a CPU second", s.insert_cpu / own.insert_cpu);
+        better("p50", own.p50_ms / s.p50_ms);
+        better("p99", own.p99_ms / s.p99_ms);
+        better("CPU time a query", own.query_cpu_ms / s.query_cpu_ms);
+        better("bytes on disk", own.disk / s.disk);
+        better(
+            "memory while inserting",
+            own.insert_memory / s.insert_memory,
+        );
+        better("memory while querying", own.query_memory / s.query_memory);
+        better("recall", s.recall_true / own.recall_true);
+    }
+    if lines.is_empty() {
+        return "In none of these columns is another ahead by more than a tenth.\n".into();
+    }
+    format!(
+        "Where we lose by more than a tenth: {}.\n",
+        lines.join("; ")
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::losses::tests::{compared, measured};
+    use super::*;
+
+    #[test]
+    fn pages_are_made_of_what_was_measured_and_of_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, docs) = (dir.path().join("out"), dir.path().join("docs"));
+        fs::create_dir_all(out.join("search")).unwrap();
+        fs::create_dir_all(&docs).unwrap();
+        let markers = |names: &[&str]| -> String {
+            let pair = |n: &&str| format!("<!-- begin: {n} -->\nold\n<!-- end: {n} -->\n");
+            names.iter().map(pair).collect()
+        };
+        let (page, readme) = (docs.join("comparison.md"), dir.path().join("README.md"));
+        fs::write(&page, markers(&["search", "losses", "whole"])).unwrap();
+        fs::write(&readme, markers(&["compare"])).unwrap();
+
+        write(&out, &docs, &readme).unwrap();
+        assert!(
+            fs::read_to_string(&readme).unwrap().contains("old"),
+            "nothing measured, nothing changed"
+        );
+
+        let mut case = compared(vec![
+            measured("mopqdb_opq", 0.5, 123.0),
+            measured("faiss_pq", 0.25, 77.0),
+        ]);
+        case.peers[0].share = 0.5;
+        fs::write(
+            out.join("search/c.json"),
+            serde_json::to_vec(&case).unwrap(),
+        )
+        .unwrap();
+        write(&out, &docs, &readme).unwrap();
+        let (text, short) = (
+            fs::read_to_string(&page).unwrap(),
+            fs::read_to_string(&readme).unwrap(),
+        );
+        assert!(
+            text.contains("| **mopqdb_opq** | 8 | .500 | – | 123 |"),
+            "{text}"
+        );
+        assert!(
+            text.contains("**the machine was busy**: a loop of one thread got 75% of a core"),
+            "{text}"
+        );
+        assert!(text.contains("<!-- begin: whole -->\nold"), "{text}");
+        assert!(
+            short.contains("| faiss_pq | 8 | .250 | 77.0 | 10.0 | yes |"),
+            "{short}"
+        );
+        assert!(docs.join("plots/search-c.svg").exists());
+    }
+
+    #[test]
+    fn the_whole_job_says_where_another_is_ahead() {
+        let system = |name: &str, speed: f64| super::super::outcome::Whole {
+            name: name.into(),
+            version: "1".into(),
+            note: "n".into(),
+            insert_wall: speed,
+            insert_cpu: 1.0,
+            p50_ms: 1.0,
+            p99_ms: 1.0,
+            query_cpu_ms: 1.0,
+            disk: 1.0,
+            insert_memory: 1e6,
+            query_memory: 1e6,
+            recall_true: 0.5,
+        };
+        let job = |other: f64| WholeJob {
+            texts: 1,
+            queries: 1,
+            threads: 1,
+            set: "s".into(),
+            machine: Default::default(),
+            systems: vec![system("mopqdb", 100.0), system("other", other)],
+            missing: Vec::new(),
+        };
+        assert!(
+            whole_job(&job(250.0))
+                .contains("other is better than mopqdb in texts a second by the clock, 2.50x")
+        );
+        assert!(whole_job(&job(50.0)).contains("In none of these columns"));
+    }
+}
