@@ -133,7 +133,7 @@ fn text(path: &Path) -> &str {
 /// Rebuilds in a process of its own, at two limits of memory.
 fn rebuilding(path: &Path, rows: usize) {
     for limit in ["32", "256"] {
-        drop(another_model(path, limit.len()));
+        let _ = another_model(path, limit.len());
         let output = child(&["--rebuild", text(path), limit])
             .output()
             .expect("ran");
