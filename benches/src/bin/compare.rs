@@ -15,6 +15,7 @@ const USAGE: &str = "\
 compare search|whole|pages [FLAGS]
   --out DIR            what is measured (target/compare)
   --python PYTHON      an interpreter with the peers (target/peers/venv/bin/python)
+  --programs DIR       where peer, mopqdb and mopqdb-train are (beside this program)
   --data DIR           data sets, a folder each; without it synthetic rows only
   --sets A,B           of those (quora,wiki; those that are there)
   --embeddings DIR     texts that are encoded already, beside those of --out
@@ -32,6 +33,7 @@ compare search|whole|pages [FLAGS]
 struct Flags {
     out: PathBuf,
     python: PathBuf,
+    programs: Option<PathBuf>,
     data: Option<PathBuf>,
     sets: Vec<String>,
     embeddings: Vec<PathBuf>,
@@ -51,6 +53,7 @@ fn flags(arguments: impl Iterator<Item = String>) -> Result<Flags> {
     let mut flags = Flags {
         out: "target/compare".into(),
         python: "target/peers/venv/bin/python".into(),
+        programs: None,
         data: None,
         sets: vec!["quora".into(), "wiki".into()],
         embeddings: Vec::new(),
@@ -84,6 +87,7 @@ fn flags(arguments: impl Iterator<Item = String>) -> Result<Flags> {
             "--quick" => {}
             "--out" => flags.out = value()?.into(),
             "--python" => flags.python = value()?.into(),
+            "--programs" => flags.programs = Some(value()?.into()),
             "--data" => {
                 flags.data =
                     Some(value()?.into()).filter(|path: &PathBuf| !path.as_os_str().is_empty())
@@ -152,7 +156,7 @@ fn sets(flags: &Flags) -> Vec<(String, PathBuf)> {
 }
 
 fn searches(flags: &Flags) -> Result<()> {
-    let programs = Programs::new(flags.python.clone())?;
+    let programs = Programs::new(flags.python.clone(), flags.programs.clone())?;
     let mut folders = vec![flags.out.join("embeddings")];
     folders.extend(flags.embeddings.clone());
     for (name, path) in sets(flags) {
@@ -207,7 +211,7 @@ fn save(path: &Path, what: &impl serde::Serialize) -> Result<()> {
 }
 
 fn whole(flags: &Flags) -> Result<()> {
-    let programs = Programs::new(flags.python.clone())?;
+    let programs = Programs::new(flags.python.clone(), flags.programs.clone())?;
     let Some((name, path)) = sets(flags).into_iter().next() else {
         return Ok(());
     };

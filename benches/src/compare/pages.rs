@@ -2,6 +2,7 @@
 
 use super::losses::{self, found};
 use super::outcome::{Compared, Measured, WholeJob};
+use super::peers;
 use crate::report::markdown::{Table, maybe, number, recall, thousands};
 use crate::report::markers;
 use crate::report::plot::{Plot, Scale, Series};
@@ -136,6 +137,16 @@ fn search(cases: &[Compared]) -> String {
                 "Settings that were chosen: {}.\n",
                 settings.join("; ")
             );
+        }
+        let there = |peer: &&str| {
+            case.peers.iter().any(|m| m.peer == *peer)
+                || case.missing.iter().any(|m| m.name == *peer)
+        };
+        let not_run: Vec<&str> = peers::all()
+            .filter(|peer| !there(peer) && (real || *peer != peers::LEARNED))
+            .collect();
+        if !not_run.is_empty() {
+            let _ = writeln!(text, "Not run in this run: {}.\n", not_run.join(", "));
         }
         if !case.missing.is_empty() {
             let missing: Vec<String> = case
@@ -346,7 +357,18 @@ fn whole_job(job: &WholeJob) -> String {
     for m in &job.missing {
         let _ = writeln!(text, "- {} could not be run: {}.", m.name, m.why);
     }
-    text.push('\n');
+    let cores: Vec<String> = job
+        .systems
+        .iter()
+        .map(|s| format!("{} {:.2}", s.name, s.insert_wall / s.insert_cpu))
+        .collect();
+    let _ = writeln!(
+        text,
+        "\nCores that each had on average while inserting: {}. Where that is well below {}, the machine was busy, and what is by \
+         the clock (texts/s, p50, p99) is too slow for all.\n",
+        cores.join(", "),
+        job.threads
+    );
     text.push_str(&whole_losses(job));
     text
 }

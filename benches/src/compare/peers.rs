@@ -25,6 +25,15 @@ pub const GRAPHS: [&str; 2] = ["usearch_hnsw", "hnswlib_hnsw"];
 /// Ours with codes learned from pairs, where there is such a model.
 pub const LEARNED: &str = "mopqdb_mopq";
 
+/// Every peer that a case may have.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    [LEARNED]
+        .into_iter()
+        .chain(SCANS)
+        .chain(GRAPHS)
+        .chain([SQLITE])
+}
+
 /// What a peer says of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub struct About {
@@ -97,10 +106,12 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// With the programs that were built with this one.
-    pub fn new(python: PathBuf) -> Result<Self> {
+    /// With the programs of a folder, or those that were built with this one.
+    pub fn new(python: PathBuf, folder: Option<PathBuf>) -> Result<Self> {
         let this = std::env::current_exe().context("where this program is")?;
-        let ours = this.parent().context("a folder")?.to_path_buf();
+        let beside = this.parent().context("a folder")?.to_path_buf();
+        // Absolute: they are run from other folders too.
+        let ours = std::path::absolute(folder.unwrap_or(beside))?;
         Ok(Self { python, ours })
     }
 

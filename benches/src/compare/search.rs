@@ -86,7 +86,7 @@ pub fn run(
             match at.measure(bytes, &mut seen) {
                 Ok(Some(measured)) => compared.peers.push(measured),
                 Ok(None) => {}
-                Err(why) => compared.missing.push(missing(&about.name, &why)),
+                Err(why) => compared.missing.push(missing(peer, &why)),
             }
             save(&compared)?;
         }

@@ -11,6 +11,7 @@ use crate::report::markdown::median;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
@@ -45,30 +46,25 @@ pub fn measure(
     programs: &Programs,
     size: Size,
 ) -> Result<WholeJob> {
-    let texts = &set.keys[..size.texts.min(set.keys.len())];
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = out.join("whole");
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work)?;
+    let (asked, rows) = chosen(set, size);
+    ensure!(
+        !asked.is_empty(),
+        "no test query has its keys in {} texts",
+        size.texts
+    );
     let mut lines = String::new();
-    for (row, text) in texts.iter().enumerate() {
-        writeln!(lines, "{row}\t{}", text.replace(['\t', '\n'], " "))?;
+    for &row in &rows {
+        let text = set.keys[row as usize].replace(['\t', '\n'], " ");
+        writeln!(lines, "{row}\t{text}")?;
     }
     let file = work.join("texts.tsv");
     fs::write(&file, lines)?;
-    // Queries whose right keys are all among the texts.
-    let inside = |rows: &[u32]| rows.iter().all(|&row| (row as usize) < texts.len());
-    let asked: Vec<usize> = (0..set.test.queries.len())
-        .filter(|&n| inside(&set.test.right[n]) && !set.test.queries[n].trim().is_empty())
-        .take(size.queries)
-        .collect();
-    ensure!(
-        !asked.is_empty(),
-        "no test query has its keys among the first {} texts",
-        texts.len()
-    );
     let mut job = WholeJob {
-        texts: texts.len(),
+        texts: rows.len(),
         queries: asked.len(),
         threads,
         set: name.into(),
@@ -77,7 +73,7 @@ pub fn measure(
         missing: Vec::new(),
     };
     for system in SYSTEMS {
-        eprintln!("whole job: {system}, {} texts", texts.len());
+        eprintln!("whole job: {system}, {} texts", rows.len());
         let system = System {
             name: system,
             programs,
@@ -85,7 +81,7 @@ pub fn measure(
             db: work.join(system),
             threads,
         };
-        match system.measure(&file, texts.len(), set, &asked) {
+        match system.measure(&file, rows.len(), set, &asked) {
             Ok(whole) => job.systems.push(whole),
             Err(why) => {
                 eprintln!("  {}: {why:#}", system.name);
@@ -97,6 +93,28 @@ pub fn measure(
         }
     }
     Ok(job)
+}
+
+/// The first test queries, and the rows that are inserted: all that are right for them, in at most half the room, then the
+/// first others.
+fn chosen(set: &Set, size: Size) -> (Vec<usize>, Vec<u32>) {
+    let (mut asked, mut rows) = (Vec::new(), BTreeSet::new());
+    for (n, right) in set.test.right.iter().enumerate() {
+        if asked.len() == size.queries || rows.len() + right.len() > size.texts / 2 {
+            break;
+        }
+        if !set.test.queries[n].trim().is_empty() {
+            asked.push(n);
+            rows.extend(right);
+        }
+    }
+    for row in 0..set.keys.len() as u32 {
+        if rows.len() >= size.texts {
+            break;
+        }
+        rows.insert(row);
+    }
+    (asked, rows.into_iter().collect())
 }
 
 struct System<'a> {
@@ -308,6 +326,27 @@ mod tests {
         assert_eq!((watched.cpu, watched.memory), (3.0, 2048.0 * 1024.0));
         assert!(Watched::parse(stat, "Name:\tzombie\n").is_none());
         assert!(Watched::of(std::process::id()).unwrap().memory > 1e6);
+    }
+
+    #[test]
+    fn the_right_keys_of_what_is_asked_are_inserted() {
+        let set = Set {
+            keys: (0..10).map(|n| n.to_string()).collect(),
+            train: Default::default(),
+            valid: Default::default(),
+            test: super::super::set::Questions {
+                queries: ["a", "", "b", "c"].map(String::from).to_vec(),
+                right: vec![vec![9], vec![8], vec![5, 6], vec![7]],
+                own: vec![None; 4],
+            },
+        };
+        let size = Size {
+            texts: 6,
+            queries: 9,
+        };
+        let (asked, rows) = chosen(&set, size);
+        assert_eq!(asked, [0, 2]);
+        assert_eq!(rows, [0, 1, 2, 5, 6, 9]);
     }
 
     #[test]
