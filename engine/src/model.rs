@@ -168,6 +168,16 @@ impl Model {
             )));
         }
         if self.metric != Metric::Cosine {
+            // One row too large would make every query fail that meets it.
+            let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+            if square > MAX_SQUARE {
+                return Err(Error::invalid(format!(
+                    "{} has a length of {:.1e}; scores up to a length of {:.1e} stay finite: scale the vectors down",
+                    what(),
+                    square.sqrt(),
+                    MAX_SQUARE.sqrt()
+                )));
+            }
             return Ok(vector.to_vec());
         }
         normalised(vector).ok_or_else(|| {
@@ -223,6 +233,10 @@ impl Model {
         }
     }
 }
+
+/// The largest squared length of a vector, stored or asked for. Then |q v| <= |q| |v| <= 1e37 and |q - v|^2 <= 2 |q|^2 + 2 |v|^2
+/// <= 4e37, each sum on the way no more than that of its magnitudes: f32 has room up to 3.4e38.
+const MAX_SQUARE: f64 = 1e37;
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -6,6 +6,30 @@ use mopqdb::{
 };
 
 #[test]
+fn vectors_too_large_for_finite_scores_are_refused_and_those_at_the_limit_are_served() {
+    for metric in [Metric::Ip, Metric::L2] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = vectors(&dir.path().join("db"), 4, metric);
+        for huge in [f32::MAX, -1e20, 2e18] {
+            let error = db.insert(&[put("huge", &[huge; 4])]).unwrap_err();
+            assert!(matches!(error, mopqdb::Error::Invalid(_)), "{error}");
+            assert!(
+                error.to_string().contains("scale the vectors down"),
+                "{error}"
+            );
+            let error = db.query(&[huge; 4], 1).unwrap_err();
+            assert!(matches!(error, mopqdb::Error::Invalid(_)), "{error}");
+        }
+        let most = 1.58e18;
+        db.insert(&[put("most", &[most; 4]), put("least", &[-most; 4])])
+            .unwrap();
+        let hits = db.query(&[most; 4], 2).unwrap();
+        assert_eq!(keys(&hits), ["most", "least"]);
+        assert!(hits.iter().all(|hit| hit.score.is_finite()));
+    }
+}
+
+#[test]
 fn rows_are_found_replaced_deleted_and_gone_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 2, Metric::Ip);
