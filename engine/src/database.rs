@@ -130,7 +130,7 @@ impl Database {
     /// The same on another [`Files`]: for tests.
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
-        let layout = Layout::new(dir);
+        let layout = Layout::existing(dir)?;
         if !layout.segments().is_dir() {
             return Err(Error::Incompatible {
                 path: dir.into(),

@@ -98,14 +98,16 @@ impl Files for Disk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        plain(path)?;
         fs::read(path)
     }
 
     fn len(&self, path: &Path) -> io::Result<u64> {
-        Ok(fs::metadata(path)?.len())
+        Ok(plain(path)?.len())
     }
 
     fn map(&self, path: &Path) -> io::Result<Mapping> {
+        plain(path)?;
         let file = File::open(path)?;
         if self.no_mmap {
             Mapping::read(&file)
@@ -125,6 +127,18 @@ impl Files for Disk {
         names.sort_unstable();
         Ok(names)
     }
+}
+
+/// Sees that a name is that of a file: not of a link, which may lead anywhere, nor of a pipe, which may never end.
+pub fn plain(path: &Path) -> io::Result<fs::Metadata> {
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is no plain file; links and the like are not followed",
+        ));
+    }
+    Ok(found)
 }
 
 struct DiskFile(File);

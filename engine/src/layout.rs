@@ -1,6 +1,8 @@
 //! Where things are in a database's directory.
 
 use crate::bundle::ModelId;
+use crate::error::{Error, Result};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The paths of a database.
@@ -13,6 +15,35 @@ impl Layout {
     /// Of the database in this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
+    }
+
+    /// Of a database that somebody may have made elsewhere: nothing in it may lead out of it. Files are looked at when
+    /// they are opened, by [`Disk`](crate::files::Disk).
+    pub fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
+        let layout = Self::new(dir);
+        let mut inside = vec![
+            layout.lock(),
+            layout.prepare_lock(),
+            layout.segments(),
+            layout.logs(),
+            layout.orphans(),
+        ];
+        for folder in [layout.models(), layout.catalog(), layout.staging()] {
+            // What can't be listed is met again by whoever needs it.
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            inside.extend(entries.map(|entry| entry.path()));
+            inside.push(folder);
+        }
+        for path in inside {
+            if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+                return Err(Error::Incompatible {
+                    path,
+                    what: "a symbolic link, and a database has none: it might lead anywhere; put there what it leads to"
+                        .into(),
+                });
+            }
+        }
+        Ok(layout)
     }
 
     /// The directory itself: manifests are in it.

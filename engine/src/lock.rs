@@ -3,6 +3,7 @@
 //! An OS file lock, freed by the kernel when its process ends, however it ends. The file's text is for people.
 
 use crate::error::{Error, Result};
+use crate::files;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
@@ -24,6 +25,13 @@ impl Drop for FileLock {
 impl FileLock {
     /// Takes the lock, or says who has it. Never waits.
     pub fn acquire(path: &Path) -> Result<Self> {
+        // Its text will be replaced: it must be ours.
+        match files::plain(path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("opening for writing", path)(e));
+            }
+            _ => {}
+        }
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

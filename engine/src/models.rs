@@ -34,7 +34,7 @@ pub struct ModelInfo {
 
 /// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.
 pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId> {
-    let layout = Layout::new(dir.as_ref());
+    let layout = Layout::existing(dir.as_ref())?;
     // Not a database: say so before anything is written to it.
     let record = manifest::newest(&Disk::default(), layout.dir())?;
     if bundle.metric() != record.metric {
@@ -114,7 +114,7 @@ fn copy(files: &dyn Files, models: &Path, from: &Path, to: &Path) -> Result<()> 
 
 /// The models of a database, oldest first.
 pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
-    let layout = Layout::new(dir.as_ref());
+    let layout = Layout::existing(dir.as_ref())?;
     let active = manifest::newest(&Disk::default(), layout.dir())?.model;
     let mut found = Vec::new();
     for path in model_dirs(&layout)? {
@@ -156,7 +156,7 @@ fn model_dirs(layout: &Layout) -> Result<Vec<PathBuf>> {
 
 /// The one model whose id begins so.
 pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
-    let layout = Layout::new(dir.as_ref());
+    let layout = Layout::existing(dir.as_ref())?;
     let dirs = model_dirs(&layout)?;
     let ids = dirs
         .iter()

@@ -34,7 +34,7 @@ pub struct Pruned {
 
 /// Drops inactive models, their codes and vectors, and staged files. Takes the writer's lock and that of rebuilds.
 pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
-    let layout = Layout::new(dir.as_ref());
+    let layout = Layout::existing(dir.as_ref())?;
     let disk = Disk::default();
     let record = manifest::newest(&disk, layout.dir())?;
     let _writer = FileLock::acquire(&layout.lock())?;

@@ -68,7 +68,7 @@ impl Reader {
     /// The same on another [`Files`]: for tests.
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
-        let layout = Layout::new(dir);
+        let layout = Layout::existing(dir)?;
         if !dir.is_dir() {
             let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(Error::io("opening the database", dir)(missing));

@@ -33,7 +33,7 @@ pub struct Repaired {
 /// segments' headers, deletion files and logs. Rows that were deleted or compacted away stay so. What is damaged beyond
 /// that is put aside in `orphans/`, and said. Takes the writer's lock.
 pub fn repair(dir: impl AsRef<Path>) -> Result<Repaired> {
-    let layout = Layout::new(dir.as_ref());
+    let layout = Layout::existing(dir.as_ref())?;
     if !layout.segments().is_dir() || !layout.logs().is_dir() {
         return Err(Error::Incompatible {
             path: layout.dir().into(),

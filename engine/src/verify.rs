@@ -64,7 +64,7 @@ impl Verified {
 
 /// Checks a database, as a reader: takes no lock, changes nothing, and works on one that does not open.
 pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified> {
-    let layout = Layout::new(dir.as_ref());
+    let layout = Layout::existing(dir.as_ref())?;
     let mut found = Verified::default();
     let Some(record) = newest_record(&layout, &mut found)? else {
         return Ok(found);

@@ -104,7 +104,7 @@ pub struct Rebuilt {
 
 /// Switches a database to another model: prepares, then commits, or sees the writing process commit.
 pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
-    let layout = Layout::new(dir.as_ref());
+    let layout = Layout::existing(dir.as_ref())?;
     let files: Arc<dyn Files> = Arc::new(Disk::default());
     let (ready, mut rebuilt) = prepare::prepare(&files, &layout, options)?;
     let Some(ready) = ready else {

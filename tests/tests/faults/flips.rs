@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A closed database with all kinds of files: two segments under a model, deletions in one of them, rows in a log.
-fn sample(models: &Models, path: &Path) -> World {
+pub fn sample(models: &Models, path: &Path) -> World {
     models.create(path);
     let db = Database::open(path, options()).unwrap();
     let mut random = Random::new(801);
@@ -40,7 +40,7 @@ fn sample(models: &Models, path: &Path) -> World {
 }
 
 /// All files but sled's and the locks, with their bytes.
-fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+pub fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut left = vec![path.to_path_buf()];
     while let Some(dir) = left.pop() {
@@ -62,7 +62,7 @@ fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// All that can be asked of a database.
-fn answers(path: &Path) -> mopqdb::Result<(Vec<Hit>, Vec<Option<Row>>)> {
+pub fn answers(path: &Path) -> mopqdb::Result<(Vec<Hit>, Vec<Option<Row>>)> {
     let reader = Reader::open(path, options())?;
     let hits = reader.query(&[0.5, -0.25, 1.0, 0.0, 0.125, -1.0, 0.75, 0.3][..], 100)?;
     let rows = (0..24).map(|n| reader.get(&format!("k{n}")));
