@@ -27,8 +27,13 @@ pub struct Backup {
 /// Copies a database as it is now to a directory that is missing or empty, while others query and write it. The copy is
 /// a database of its own: everything acknowledged before the call is in it.
 pub fn backup(dir: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup> {
-    let (from, to) = (Layout::new(dir.as_ref()), Layout::new(dest.as_ref()));
-    let disk = Disk::default();
+    backup_on(&Disk::default(), dir.as_ref(), dest.as_ref())
+}
+
+/// The same on another [`Files`]: for tests.
+pub fn backup_on(disk: &dyn Files, dir: &Path, dest: &Path) -> Result<Backup> {
+    let from = Layout::existing(dir)?;
+    let to = Layout::new(dest);
     if to.dir().exists()
         && !disk
             .list(to.dir())
@@ -42,12 +47,13 @@ pub fn backup(dir: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup> {
     }
     // The writer may retire files under our hands: what was copied of that version is dropped, and we begin again.
     for _ in 0..20 {
-        let record = manifest::newest(&disk, from.dir())?;
-        match copy(&disk, &from, &to, &record) {
-            Ok(done) => return Ok(done),
+        let record = manifest::newest(disk, from.dir())?;
+        match copy(disk, &from, &to, &record) {
+            Ok(Some(done)) => return Ok(done),
+            Ok(None) => {}
             Err(Error::Io { source, .. })
                 if source.kind() == io::ErrorKind::NotFound
-                    && manifest::newest(&disk, from.dir())?.generation != record.generation => {}
+                    && manifest::newest(disk, from.dir())?.generation != record.generation => {}
             Err(e) => return Err(e),
         }
         disk.remove_dir(to.dir())
@@ -58,11 +64,36 @@ pub fn backup(dir: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup> {
     ))
 }
 
-fn copy(disk: &Disk, from: &Layout, to: &Layout, record: &VersionRecord) -> Result<Backup> {
+/// None if the writer has moved on to another version before its logs were copied.
+fn copy(
+    disk: &dyn Files,
+    from: &Layout,
+    to: &Layout,
+    record: &VersionRecord,
+) -> Result<Option<Backup>> {
     let mut done = Backup::default();
     for directory in to.directories() {
         disk.create_dir(&directory)
             .map_err(Error::io("creating", &directory))?;
+    }
+    // A log that is retired is missed by nobody who lists what is there. Its rows are then in a segment of a newer version:
+    // so the logs come first, and are believed if the version is still the newest. Its segments have names, and one that
+    // is retired before it is copied is missed.
+    for id in recover::live_logs(disk, from, record)? {
+        let path = from.logs().join(log::name(id));
+        let bytes = disk.read(&path).map_err(Error::io("reading", &path))?;
+        // Up to the last whole record: what follows is being written, and was acknowledged to nobody.
+        let whole = log::read(&path, id, &bytes, 0)?.end as usize;
+        if whole == 0 {
+            continue;
+        }
+        let target = to.logs().join(log::name(id));
+        files::publish(disk, &target, &bytes[..whole]).map_err(Error::io("writing", &target))?;
+        done.files += 1;
+        done.bytes += whole as u64;
+    }
+    if manifest::newest(disk, from.dir())?.generation != record.generation {
+        return Ok(None);
     }
     let model = recover::model(from, record, &Options::default())?;
     if let Some(bundle) = model.bundle() {
@@ -84,19 +115,6 @@ fn copy(disk: &Disk, from: &Layout, to: &Layout, record: &VersionRecord) -> Resu
             copy_file(&path, &there.join(name), &mut done)?;
         }
     }
-    for id in recover::live_logs(disk, from, record)? {
-        let path = from.logs().join(log::name(id));
-        let bytes = disk.read(&path).map_err(Error::io("reading", &path))?;
-        // Up to the last whole record: what follows is being written, and was acknowledged to nobody.
-        let whole = log::read(&path, id, &bytes, 0)?.end as usize;
-        if whole == 0 {
-            continue;
-        }
-        let target = to.logs().join(log::name(id));
-        files::publish(disk, &target, &bytes[..whole]).map_err(Error::io("writing", &target))?;
-        done.files += 1;
-        done.bytes += whole as u64;
-    }
     let catalog = Catalog::open(&to.catalog()).map_err(|why| Error::Io {
         doing: "creating the catalog",
         path: to.catalog(),
@@ -109,10 +127,10 @@ fn copy(disk: &Disk, from: &Layout, to: &Layout, record: &VersionRecord) -> Resu
     }
     // The manifest comes last: a copy cut short is no database.
     manifest::publish(disk, to.dir(), record)?;
-    Ok(done)
+    Ok(Some(done))
 }
 
-fn copy_bundle(disk: &Disk, bundle: &Bundle, home: &PathBuf, done: &mut Backup) -> Result<()> {
+fn copy_bundle(disk: &dyn Files, bundle: &Bundle, home: &PathBuf, done: &mut Backup) -> Result<()> {
     disk.create_dir(home).map_err(Error::io("creating", home))?;
     let names = bundle
         .manifest()
@@ -126,6 +144,7 @@ fn copy_bundle(disk: &Disk, bundle: &Bundle, home: &PathBuf, done: &mut Backup) 
 }
 
 fn copy_file(from: &Path, to: &Path, done: &mut Backup) -> Result<()> {
+    files::plain(from).map_err(Error::io("copying", from))?;
     done.bytes += std::fs::copy(from, to).map_err(Error::io("copying", from))?;
     done.files += 1;
     std::fs::File::open(to)

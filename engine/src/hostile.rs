@@ -1,4 +1,7 @@
-//! Doors for fuzzing: the parsers of bytes that no public type opens by itself.
+//! Doors for tests: the parsers of bytes that no public type opens by itself, and the order of threads.
+
+pub use crate::backup::backup_on;
+pub use crate::turns::take_turns;
 
 use crate::error::Result;
 use crate::ids::LogId;
