@@ -202,8 +202,15 @@ fn read(
         let outcome = read_version(files, layout, options, scanner, before, &record);
         attempt += 1;
         match outcome {
-            Ok(read) if unmoved(files, layout, &record)? || attempt >= ATTEMPTS => return Ok(read),
-            Ok(_) => {}
+            Ok(read) if unmoved(files, layout, &record)? => return Ok(read),
+            // Logs may have been retired before they were listed: what was read may lack rows.
+            Ok(_) if attempt < ATTEMPTS => {}
+            Ok(_) => {
+                let busy =
+                    "the writer committed new versions faster than one could be read; try again";
+                let busy = std::io::Error::new(std::io::ErrorKind::TimedOut, busy);
+                return Err(Error::io("reading", layout.dir())(busy));
+            }
             // A file that is gone was retired, if the manifest has moved; else it is missing.
             Err(e) if is_gone(&e) && attempt < ATTEMPTS && !unmoved(files, layout, &record)? => {}
             Err(e) if is_gone(&e) => return Err(missing(e)),
