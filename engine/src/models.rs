@@ -1,17 +1,19 @@
 //! The models of a database: bundles in `models/`, each in a directory named by its content.
 //!
 //! The folder is the list. Registering takes no lock: a bundle is copied under a temporary name and renamed, and two
-//! that register the same one do the same thing.
+//! that register the same one do the same thing. Which came last is told by a number that each gets, not by a clock: that
+//! may go backwards, and the times of files are lost when a database is copied.
 
 use crate::bundle::{Bundle, MANIFEST_FILE, ModelId};
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
+use crate::files::{self, Disk, Files};
 use crate::layout::Layout;
 use crate::manifest;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A model of a database, for a listing.
 #[derive(Debug, Clone, Serialize)]
@@ -87,6 +89,9 @@ pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> R
     for name in names.chain([MANIFEST_FILE]) {
         copy(files, &models, &bundle.dir().join(name), &tmp.join(name))?;
     }
+    let place = tmp.join(REGISTERED_FILE);
+    let registered = Registered::next(layout)?.encode();
+    files::publish(files, &place, registered.as_bytes()).map_err(Error::io("writing", &place))?;
     files.sync_dir(&tmp).map_err(Error::io("syncing", &tmp))?;
     if let Err(e) = files.rename(&tmp, &home) {
         // Another process may have registered the same bundle meanwhile.
@@ -99,6 +104,71 @@ pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> R
         .sync_dir(&models)
         .map_err(Error::io("syncing", &models))?;
     Ok(id)
+}
+
+/// The file beside a bundle's own that says when it was registered.
+const REGISTERED_FILE: &str = "REGISTERED";
+
+/// When a model was registered: as which of all that ever were, and when by the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Registered {
+    number: u64,
+    /// Since 1970.
+    seconds: u64,
+}
+
+impl Registered {
+    /// For a model that is registered now. Two processes that register at once may get the same number: neither is the
+    /// later one, and the id decides.
+    fn next(layout: &Layout) -> Result<Self> {
+        let numbers = model_dirs(layout)?.into_iter().map(|dir| {
+            // A damaged one is said by those who list the models.
+            let registered = Self::read(&dir).unwrap_or_default();
+            registered.map_or(0, |registered| registered.number)
+        });
+        Ok(Self {
+            number: numbers.max().unwrap_or(0).saturating_add(1),
+            seconds: seconds(SystemTime::now()),
+        })
+    }
+
+    /// `NUMBER SECONDS CHECKSUM`, a line.
+    fn encode(self) -> String {
+        let text = format!("{} {}", self.number, self.seconds);
+        format!("{text} {:016x}\n", xxh3_64(text.as_bytes()))
+    }
+
+    fn decode(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let number = words.next()?.parse().ok()?;
+        let seconds = words.next()?.parse().ok()?;
+        let registered = Self { number, seconds };
+        (registered.encode() == line).then_some(registered)
+    }
+
+    /// None for a model that an earlier version of this program registered.
+    fn read(dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(REGISTERED_FILE);
+        match Disk::default().read(&path) {
+            Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(Self::decode) {
+                Some(registered) => Ok(Some(registered)),
+                None => Err(Error::corrupt(
+                    path,
+                    "line",
+                    0,
+                    "it is not a number, a time and their checksum; without the file the model counts as an old one",
+                )),
+            },
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("reading", &path)(e)),
+        }
+    }
+}
+
+/// Since 1970; 0 before.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs())
 }
 
 /// Copies a file of a bundle. One that is in this database already, in another model, is linked: encoders are large.
@@ -120,12 +190,10 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     for path in model_dirs(&layout)? {
         let bundle = Bundle::open(&path)?;
         let manifest = bundle.manifest();
-        let registered = std::fs::metadata(&path)
+        let registered = Registered::read(&path)?;
+        let changed = std::fs::metadata(&path)
             .and_then(|m| m.modified())
             .map_err(Error::io("reading", &path))?;
-        let seconds = registered
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs());
         let shape = bundle
             .quantizer()?
             .map(|q| (q.shape().subspaces(), q.shape().codewords()));
@@ -134,14 +202,18 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
             active: active == Some(bundle.model_id()),
             method: manifest.method.clone(),
             shape,
-            registered: seconds,
+            registered: registered.map_or(seconds(changed), |registered| registered.seconds),
             training: manifest.training.clone(),
             evaluation: manifest.evaluation.clone(),
         };
-        found.push((registered, info));
+        // Those without a number came first, in the order of the file system's own clock.
+        let order = match registered {
+            Some(registered) => (registered.number, SystemTime::UNIX_EPOCH),
+            None => (0, changed),
+        };
+        found.push((order, info));
     }
-    // By the file system's own clock, which is finer than a second: "the newest" is the one registered last.
-    found.sort_by_key(|(registered, info)| (*registered, info.id));
+    found.sort_by_key(|(order, info)| (*order, info.id));
     Ok(found.into_iter().map(|(_, info)| info).collect())
 }
 
@@ -171,5 +243,29 @@ pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
             "{} models begin with {prefix:?}; give more digits",
             matching.len()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registration_is_read_back_and_a_changed_one_is_not() {
+        let registered = Registered {
+            number: 12,
+            seconds: 1_763_270_000,
+        };
+        let line = registered.encode();
+        assert_eq!(Registered::decode(&line), Some(registered));
+        for at in 0..line.len() {
+            for bit in 0..7 {
+                let mut bytes = line.clone().into_bytes();
+                bytes[at] ^= 1 << bit;
+                let other = String::from_utf8(bytes).expect("still ASCII");
+                assert_eq!(Registered::decode(&other), None, "{other:?}");
+            }
+            assert_eq!(Registered::decode(&line[..at]), None);
+        }
     }
 }
