@@ -176,6 +176,28 @@ pub fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Gives a synced file another name, in another directory, which may be on another file system: there it is copied,
+/// synced and named, then removed here. It is there whole or not at all.
+pub fn relocate(files: &dyn Files, from: &Path, to: &Path) -> io::Result<()> {
+    match files.rename(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {}
+        done => return done,
+    }
+    let tmp = temporary(to);
+    match files.remove(&tmp) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let bytes = files.map(from)?;
+    let mut file = files.create(&tmp)?;
+    file.write_all(&bytes)?;
+    file.read_only()?;
+    file.sync()?;
+    drop(file);
+    files.rename(&tmp, to)?;
+    files.remove(from)
+}
+
 /// Writes a small file whole: temporary name, sync, rename, directory sync. It is there whole or not at all.
 pub fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let tmp = temporary(path);

@@ -3,7 +3,7 @@
 use crate::bundle::Bundle;
 use crate::catalog::{Catalog, Testimony};
 use crate::error::{Error, Result};
-use crate::files::Files;
+use crate::files::{Files, relocate};
 use crate::ids::{Generation, LogId, SegmentId, Seq};
 use crate::layout::Layout;
 use crate::log::{self, Batch, LogContents, LogWriter};
@@ -496,9 +496,7 @@ pub(crate) fn orphan(
         })
         .find(|aside| !aside.exists())
         .expect("some number is free");
-    files
-        .rename(path, &aside)
-        .map_err(Error::io("moving to orphans", path))?;
+    relocate(files, path, &aside).map_err(Error::io("moving to orphans", path))?;
     files
         .sync_dir(&orphans)
         .map_err(Error::io("syncing", &orphans))?;

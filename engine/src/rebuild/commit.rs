@@ -5,6 +5,7 @@ use super::encode::encode_segment;
 use super::ready::Ready;
 use crate::bundle::Bundle;
 use crate::error::{Error, Result};
+use crate::files::relocate;
 use crate::model::Model;
 use crate::sealed::{Sealed, SegmentView};
 use crate::snapshot::Snapshot;
@@ -118,10 +119,7 @@ fn adopt(store: &Store, staging: &Path, segments: &Path) -> Result<()> {
             continue;
         }
         let (from, to) = (staging.join(&name), segments.join(&name));
-        store
-            .files
-            .rename(&from, &to)
-            .map_err(Error::io("moving", &from))?;
+        relocate(&*store.files, &from, &to).map_err(Error::io("moving", &from))?;
     }
     store
         .files
