@@ -167,9 +167,12 @@ impl Store {
         let generation = Generation(committer.record.generation.0 + 1);
         let dir = self.layout.segments();
         let mut segments = Vec::with_capacity(snapshot.segments.len());
+        let named: HashMap<SegmentId, SegmentRecord> = (committer.record.segments.iter())
+            .map(|segment| (segment.id, segment.clone()))
+            .collect();
         for view in snapshot.segments.iter() {
             let (id, rows, dead) = (view.sealed.id, view.live.rows(), view.live.dead());
-            let before = committer.record.segments.iter().find(|s| s.id == id);
+            let before = named.get(&id);
             let deletions = match before {
                 _ if dead == 0 => None,
                 // Rows only ever die: as many dead rows as before are the same dead rows.
