@@ -16,10 +16,11 @@ use crate::options::{CreateOptions, Options};
 use crate::recover;
 use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
 use crate::scan::Scanner;
-use crate::snapshot::{Snapshot, Versions};
+use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::store::{Committer, Compacted, Queue, Store};
 use crate::verify::{Verified, VerifyOptions};
+use crate::versions::Versions;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 

@@ -39,9 +39,16 @@ mod snapshot;
 mod stats;
 mod store;
 mod tail;
+mod turns;
 pub mod vectors;
 mod verify;
 mod version;
+mod versions;
+
+/// What [`versions`] is made of.
+mod sync {
+    pub(crate) use std::sync::{Arc, RwLock};
+}
 
 pub use backup::{Backup, backup};
 pub use bundle::{Bundle, BundleWriter, EncoderId, ModelId};

@@ -12,10 +12,11 @@ use crate::options::Options;
 use crate::recover;
 use crate::row::{Hit, Query, QueryOptions, Row};
 use crate::scan::Scanner;
-use crate::snapshot::{Snapshot, Versions};
+use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::verify::{Verified, VerifyOptions};
 use crate::version::VersionRecord;
+use crate::versions::Versions;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,7 @@ struct Inner {
     layout: Layout,
     files: Arc<dyn Files>,
     options: Options,
-    versions: Versions,
+    versions: Versions<Snapshot>,
     /// What the snapshot stands on; held by a refresh.
     seen: Mutex<Seen>,
 }

@@ -7,7 +7,7 @@ use crate::row::{Filter, Hit, MAX_K, Query, QueryOptions, Row, Value};
 use crate::scan::{BlockSource, Found, Scanner, VectorSource, Vectors};
 use crate::sealed::{SealedCodes, SealedExact, SegmentView};
 use crate::tail::{RunCodes, RunExact, Tail};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 /// An immutable view of a database. Holding one keeps its files readable, whatever is sealed, compacted or rebuilt
 /// meanwhile; its answers never change.
@@ -400,29 +400,4 @@ fn mask(rows: usize, found: impl Iterator<Item = RowId>) -> Vec<u64> {
         words[row.0 as usize / 64] |= 1 << (row.0 % 64);
     }
     words
-}
-
-/// The newest snapshot, for readers to take and the writer to replace. The lock is held for one clone or one swap.
-#[derive(Debug)]
-pub(crate) struct Versions(RwLock<Arc<Snapshot>>);
-
-impl Versions {
-    pub(crate) fn new(first: Snapshot) -> Self {
-        Self(RwLock::new(Arc::new(first)))
-    }
-
-    /// The newest snapshot.
-    pub(crate) fn current(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.0.read().unwrap_or_else(|e| e.into_inner()))
-    }
-
-    /// Shows a newer snapshot to whoever asks from now on.
-    pub(crate) fn publish(&self, snapshot: Snapshot) {
-        let newer = Arc::new(snapshot);
-        // The older one may be the last to hold files: it is dropped after the lock.
-        let _older = {
-            let mut current = self.0.write().unwrap_or_else(|e| e.into_inner());
-            std::mem::replace(&mut *current, newer)
-        };
-    }
 }

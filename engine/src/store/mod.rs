@@ -14,6 +14,7 @@ mod prepare;
 mod seal;
 mod write_segment;
 
+pub(crate) use crate::turns::lock;
 pub(crate) use commit::{Change, Committer};
 pub use compact::Compacted;
 pub(crate) use group::{Queue, replay};
@@ -26,8 +27,9 @@ use crate::layout::Layout;
 use crate::lock::FileLock;
 use crate::options::Options;
 use crate::row::{Inserted, Row};
-use crate::snapshot::{Snapshot, Versions};
-use std::sync::{Arc, Mutex, MutexGuard};
+use crate::snapshot::Snapshot;
+use crate::versions::Versions;
+use std::sync::{Arc, Mutex};
 
 /// Everything that the handles of one open database share.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub(crate) struct Store {
     pub(crate) layout: Layout,
     pub(crate) files: Arc<dyn Files>,
     pub(crate) options: Options,
-    pub(crate) versions: Versions,
+    pub(crate) versions: Versions<Snapshot>,
     pub(crate) queue: Mutex<Queue>,
     pub(crate) commit: Mutex<Committer>,
     /// Held by a seal from its freeze to its commit.
@@ -45,11 +47,6 @@ pub(crate) struct Store {
     pub(crate) warnings: Vec<String>,
     /// Last, so that it is freed last.
     pub(crate) _lock: FileLock,
-}
-
-/// A lock whose holder panicked still guards whole values: each is replaced in one step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Store {

@@ -1,0 +1,31 @@
+//! The publish step: the newest version, for readers to take and the writer to replace.
+//!
+//! Which locks these are is said by the `sync` beside this file: those of the standard library here; those of a
+//! scheduler that tries every order in the test of interleavings, which compiles this very file.
+
+use super::sync::{Arc, RwLock};
+
+/// The newest version of something. The lock is held for one clone or one swap.
+#[derive(Debug)]
+pub(crate) struct Versions<T>(RwLock<Arc<T>>);
+
+impl<T> Versions<T> {
+    pub(crate) fn new(first: T) -> Self {
+        Self(RwLock::new(Arc::new(first)))
+    }
+
+    /// The newest.
+    pub(crate) fn current(&self) -> Arc<T> {
+        Arc::clone(&self.0.read().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// Shows a newer one to whoever asks from now on.
+    pub(crate) fn publish(&self, newer: T) {
+        let newer = Arc::new(newer);
+        // The older one may be the last to hold files: it is dropped after the lock.
+        let _older = {
+            let mut current = self.0.write().unwrap_or_else(|e| e.into_inner());
+            std::mem::replace(&mut *current, newer)
+        };
+    }
+}
