@@ -1,6 +1,12 @@
 //! What fuzzing feeds: a function a target, from any bytes at all. Each returns, or fails by a panic; an error of the
 //! engine's is a good answer. The same functions replay the corpus under plain `cargo test`.
 
+mod kernels;
+mod lines;
+
+pub use kernels::kernels;
+pub use lines::lines;
+
 use crate::header_sum;
 use mopqdb::files::Disk;
 use mopqdb::segment::{CodesFile, Deletions, RowsFile, VecsFile};
@@ -16,13 +22,15 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Each has a program in `fuzz/` and a folder in `fuzz/corpus/`.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("segment", segment),
     ("record", record),
     ("log", log),
     ("deletions", deletions),
     ("bundle", bundle),
     ("vectors", vectors),
+    ("lines", lines),
+    ("kernels", kernels),
     ("operations", operations),
 ];
 

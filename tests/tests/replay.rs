@@ -139,6 +139,33 @@ fn write_the_seeds() {
         writer.finish().unwrap();
         put("vectors", extension, &[&[kind][..], &read(&file)].concat());
     }
+    for (kind, name, content) in [
+        (
+            0u8,
+            "jsonl",
+            &b"\xef\xbb\xbf{\"key\": \"a\", \"text\": \"one \\u00e9\\ud83d\\ude00\"}\r\n\n{\"key\": 7, \"vector\": [1, -2.5e3]}\n{\"key\": -7}\n{\"key\": \"b\", \"text\": \"x\", \"vector\": [1e39]}"[..],
+        ),
+        (1, "tsv", b"a\tone\ttwo\nb\t\n\tc\nno tab\n\xff\tx\n"),
+        (2, "txt", b"one\n\ntwo\r\nthe last line without an end"),
+        (3, "pairs", b"query\tanswer\nquery\tanother\n\nother\tanswer\n"),
+        (4, "groups", b"1\n-1\nkey\t7\n"),
+        (5, "keys", b"a\nb\n\nc"),
+    ] {
+        put("lines", name, &[&[kind], content].concat());
+    }
+    for kind in 0..3u8 {
+        let mut state = u64::from(kind) + 1;
+        let chosen: Vec<u8> = (0..3000)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 24) as u8 % 224
+            })
+            .collect();
+        let name = ["codes", "vectors", "quantizers"][usize::from(kind)];
+        put("kernels", name, &[&[kind], &chosen[..]].concat());
+    }
     let mixed: Vec<u8> = (0..128u32).map(|n| (n * 37 + n / 3) as u8).collect();
     put("operations", "mixed", &mixed);
     put(

@@ -1,0 +1,78 @@
+//! Lines of rows and pairs, as the program reads them.
+
+use super::Scratch;
+use mopqdb::Value;
+use mopqdb_cli::pairs::{Columns, groups};
+use mopqdb_cli::rows::{Format, KeyFile, Lines, Source, open};
+use std::io::BufReader;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// A file of rows or of pairs: the first byte says as what it is read.
+pub fn lines(bytes: &[u8]) {
+    let Some((&kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let dir = Scratch::dir();
+    let path = dir.file("rows", bytes);
+    match kind % 6 {
+        kind @ 0..3 => {
+            let format = [Format::Jsonl, Format::Tsv, Format::Txt][usize::from(kind)];
+            rows(Source::File(path), format, bytes);
+        }
+        3 => {
+            let columns = Columns {
+                key_ids: bytes.len().is_multiple_of(2),
+                queries: None,
+            };
+            for ask in columns.read(&path).into_iter().flatten() {
+                assert!(!ask.right.is_empty() && !ask.right.contains(""));
+            }
+        }
+        4 => drop(groups(&path)),
+        _ => {
+            let mut keys = KeyFile::open(&path).unwrap();
+            while let Ok(Ok(key)) = keys.next_key("a row") {
+                assert!(!key.is_empty());
+            }
+            let _ = keys.expect_end();
+        }
+    }
+}
+
+fn rows(source: Source, format: Format, bytes: &[u8]) {
+    let newlines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+    let mut reader = open(&source, Some(format), false, &Arc::new(AtomicU64::new(0))).unwrap();
+    let (mut read, mut bad) = (0, 0);
+    while let Some(row) = reader.next_row().expect("the file is there") {
+        match row {
+            Ok(row) => {
+                read += 1;
+                // What is let through is what the engine takes.
+                assert!(!row.row.key.is_empty() && row.row.key.len() <= mopqdb::MAX_KEY);
+                match &row.row.value {
+                    Value::Text(text) => assert!(text.len() <= bytes.len()),
+                    Value::Vector(vector) => {
+                        assert!(!vector.is_empty() && vector.iter().all(|x| x.is_finite()));
+                    }
+                }
+            }
+            Err(wrong) => {
+                bad += 1;
+                assert!(!wrong.what.is_empty() && wrong.place.contains("rows:"));
+            }
+        }
+    }
+    assert!(read + bad <= newlines + 1, "a row a line at most");
+    // Under a small cap the lines that are too long are said, and the others are the same.
+    let source = BufReader::with_capacity(7, std::io::Cursor::new(bytes.to_vec()));
+    let mut capped = Lines::with_longest("rows", Box::new(source), 16);
+    let mut seen = 0;
+    while let Some(line) = capped.read().expect("no disk") {
+        seen += 1;
+        if let Ok(line) = line {
+            assert!(line.len() <= 16 && !line.contains('\n'));
+        }
+    }
+    assert!(seen == newlines || seen == newlines + 1);
+}
