@@ -2,7 +2,7 @@
 
 use crate::support::{Random, put};
 use crate::world::{DIM, Models, Step, World, options};
-use crate::{Case, scratch, torture};
+use crate::{Case, report, scratch, torture};
 use mopqdb::{Database, Hit, Options, Reader, Row};
 use mopqdb_tests::recording::copy_dir;
 use std::fs;
@@ -138,7 +138,10 @@ fn no_flipped_bit_of_any_file_changes_an_answer() {
             bytes.len()
         );
     }
-    println!("flipped bits: {tried}, {refused} refused, no other answer given");
+    report(
+        tried,
+        format_args!("bits flipped in our files, {refused} refused, no other answer given"),
+    );
     assert_eq!(answers(&path).unwrap(), expected);
 }
 
@@ -180,7 +183,7 @@ fn no_cut_and_no_growth_of_any_file_changes_an_answer() {
             }
         }
     }
-    println!("cuts and growths: {tried}, no other answer given");
+    report(tried, "files cut or grown, no other answer given");
 }
 
 fn only_log(path: &Path) -> (PathBuf, Vec<u8>) {
@@ -368,6 +371,9 @@ fn no_flipped_bit_in_the_catalog_changes_an_answer() {
         models.check(&db.snapshot(), std::slice::from_ref(&world));
         db.insert(&[put("k1", &[0.5; DIM])]).unwrap();
     }
-    println!("flips in the catalog: {tried}, {said} said, no other answer given");
+    report(
+        tried,
+        format_args!("bits flipped in sled's files, {said} noticed, no other answer given"),
+    );
     assert!(said > 0, "none of them reached a record");
 }

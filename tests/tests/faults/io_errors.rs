@@ -5,14 +5,16 @@
 //! whose sync failed or never came: what was acknowledged is there, so no failed sync was repeated and believed.
 
 use crate::support::Random;
-use crate::world::{Known, Models, Step, World, open, options, script};
-use crate::{Case, scratch, torture};
-use mopqdb::Database;
+use crate::world::{DIM, Known, Models, Step, World, open, options, script};
+use crate::{Case, report, scratch, torture};
+use mopqdb::{Database, Error};
 use mopqdb_tests::faulty::{Fault, Faulty};
 use mopqdb_tests::recording::{CatalogState, Fate, Recording, copy_dir};
-use mopqdb_tests::watched::Watched;
+use mopqdb_tests::watched::{Call, Watched, Watcher};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs a script with one fault. Returns whether it was met, and how many calls there were.
 fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize) -> (bool, usize) {
@@ -127,5 +129,106 @@ fn whichever_call_to_the_disk_fails_the_error_is_clean_and_nothing_acknowledged_
             tried += 1;
         }
     }
-    println!("failed calls: {tried} tried over {calls} calls, nothing acknowledged was lost");
+    report(
+        tried,
+        format_args!("calls to the disk failed, over {calls} calls, nothing acknowledged was lost"),
+    );
+}
+
+/// Fails one call that the second witness of a version needs, once.
+#[derive(Debug)]
+struct NoManifest {
+    step: &'static str,
+    /// The manifest has its name: what follows is the sync of that name.
+    named: AtomicBool,
+    armed: AtomicBool,
+}
+
+impl Watcher for NoManifest {
+    fn before(&self, call: &Call<'_>) -> io::Result<usize> {
+        let manifest = call.path().to_string_lossy().contains("MANIFEST-");
+        let step = match call {
+            Call::Create(..) if manifest => "create",
+            Call::Write(..) if manifest => "write",
+            Call::Sync(..) if manifest => "sync",
+            Call::Rename(..) if manifest => "rename",
+            Call::SyncDir(_) if self.named.swap(false, Ordering::SeqCst) => "sync its name",
+            _ => "",
+        };
+        self.named.fetch_or(step == "rename", Ordering::SeqCst);
+        if step == self.step && self.armed.swap(false, Ordering::SeqCst) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        Ok(match call {
+            Call::Write(_, _, bytes) => bytes.len(),
+            _ => 0,
+        })
+    }
+}
+
+/// One witness has the new version, the other may: whoever went on would write the same version again, with something else
+/// in it, and trust the sync of a name whose sync has failed.
+#[test]
+fn a_manifest_that_can_not_be_written_stops_the_writer_until_it_is_opened_again() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let template = dir.path().join("template");
+    models.create(&template);
+    let mut random = Random::new(603);
+    let mut insert = |from: usize| {
+        let rows = (from..from + 6).map(|n| (format!("k{n}"), random.vector(DIM)));
+        Step::Insert(rows.collect())
+    };
+    let first = [insert(0), Step::Seal, insert(4), Step::Seal, insert(20)];
+    let others = [
+        insert(30),
+        Step::Delete(vec!["k1".into()]),
+        Step::Seal,
+        Step::Compact,
+        Step::Rebuild(1),
+    ];
+    let mut tried = 0;
+    for step in ["create", "write", "sync", "rename", "sync its name"] {
+        for commits in [Step::Seal, Step::Compact, Step::Rebuild(0)] {
+            let _case = Case(format!("{commits:?}, manifest: {step}"));
+            let path = dir.path().join(format!("db-{tried}"));
+            copy_dir(&template, &path);
+            let watcher = Arc::new(NoManifest {
+                step,
+                named: AtomicBool::new(false),
+                armed: AtomicBool::new(false),
+            });
+            let db = open(&Watched::disk(Arc::clone(&watcher) as _), &path).unwrap();
+            let mut world = World::default();
+            // What a compaction or a rebuild would seal first is sealed already: the manifest is their own.
+            let sealed = (!matches!(commits, Step::Seal)).then_some(&Step::Seal);
+            for step in first.iter().chain(sealed) {
+                models.run(&db, step).unwrap();
+                world = world.after(step);
+            }
+            watcher.armed.store(true, Ordering::SeqCst);
+            let error = models.run(&db, &commits).unwrap_err();
+            assert!(!watcher.armed.load(Ordering::SeqCst), "the fault was met");
+            assert!(matches!(error, Error::OutcomeUnknown(_)), "{error}");
+            for other in &others {
+                match models.run(&db, other) {
+                    Err(Error::OutcomeUnknown(_)) => {}
+                    Ok(()) if matches!(other, Step::Seal) && sealed.is_some() => {}
+                    // Prepared beside the witness that has the new version, it is not a step from what this writer has.
+                    Err(Error::Model(_)) if matches!(other, Step::Rebuild(_)) => {}
+                    outcome => panic!("{other:?}: {outcome:?}"),
+                }
+            }
+            // Queries go on with what there was.
+            models.check(&db.snapshot(), std::slice::from_ref(&world));
+            drop(db);
+            let worlds = [world.clone(), world.after(&commits)];
+            let db = Database::open(&path, options()).unwrap();
+            let which = models.check(&db.snapshot(), &worlds);
+            models.run(&db, &others[0]).unwrap();
+            models.check(&db.snapshot(), &[worlds[which].after(&others[0])]);
+            tried += 1;
+        }
+    }
+    report(tried, "manifests failed, the writer stopped each time");
 }

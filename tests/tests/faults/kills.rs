@@ -6,7 +6,7 @@
 
 use crate::support::Random;
 use crate::world::{Models, Step, World, open, options, script};
-use crate::{Case, torture};
+use crate::{Case, report, torture};
 use mopqdb::{Database, Reader};
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::collections::BTreeMap;
@@ -269,7 +269,10 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         first = killed.next + which;
         world = worlds[which].clone();
     }
-    println!("kills: {kills}, {acknowledged} steps acknowledged, none lost; they fell in {fell:?}");
+    report(
+        kills,
+        format_args!("kills, {acknowledged} steps acknowledged, none lost; they fell in {fell:?}"),
+    );
     for place in PLACES {
         assert!(
             fell.get(&Some(place)).is_some_and(|&n| n > 0),

@@ -24,10 +24,10 @@ fn filled(models: &Models, path: &Path) -> World {
 }
 
 /// A file system of its own, unmounted at the end. None, and said, where this may not mount one.
-struct Mounted(PathBuf);
+pub struct Mounted(pub PathBuf);
 
 impl Mounted {
-    fn new(at: &Path, options: &str) -> Option<Self> {
+    pub fn new(at: &Path, options: &str) -> Option<Self> {
         std::fs::create_dir_all(at).unwrap();
         let mount = Command::new("mount")
             .args(["-t", "tmpfs", "-o", options, "tmpfs"])

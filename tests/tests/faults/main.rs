@@ -1,12 +1,16 @@
 //! The promise, tested: one file a kind of fault. Sizes are for every push; `make torture` runs the long ones, by
 //! `MOPQDB_TORTURE=1`.
 
+mod bounds;
+mod encoders;
 mod flips;
 mod io_errors;
 mod kills;
 mod limits;
+mod links;
 mod old_files;
 mod power;
+mod processes;
 mod rebuilds;
 mod stress;
 #[path = "../storage/support.rs"]
@@ -29,6 +33,11 @@ pub fn scratch() -> tempfile::TempDir {
         return dir;
     }
     tempfile::tempdir().unwrap()
+}
+
+/// Tells how many faults were tried and survived, on a line that `make torture` gathers.
+pub fn report(tried: usize, what: impl std::fmt::Display) {
+    println!("\nFAULTS {tried} {what}");
 }
 
 /// Says which case it was, if it fails.

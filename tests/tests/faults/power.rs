@@ -7,7 +7,7 @@
 
 use crate::support::Random;
 use crate::world::{Models, Step, World, open, options, script};
-use crate::{Case, scratch, torture};
+use crate::{Case, report, scratch, torture};
 use mopqdb::files::{Disk, Files};
 use mopqdb::{Database, Reader};
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Fate, Recording, copy_dir};
@@ -111,10 +111,13 @@ fn a_power_cut_at_any_sync_leaves_every_acknowledged_batch_and_no_half_one() {
         let (_case, worlds) = cut(&run, point, fate, catalog, at as u64, dest.path());
         expect(&models, dest.path(), &worlds);
     }
-    println!(
-        "power cuts: {} events, {} sync points, {tried} of {all} cuts tried, all survived",
-        run.recording.len(),
-        points.len()
+    report(
+        tried,
+        format_args!(
+            "power cuts of {all} possible, at {} sync points of {} events, all survived",
+            points.len(),
+            run.recording.len()
+        ),
     );
 }
 
@@ -155,7 +158,7 @@ fn a_power_cut_during_recovery_loses_nothing_either() {
             tried += 1;
         }
     }
-    println!("power cuts during recovery: {tried} tried, all survived");
+    report(tried, "power cuts during recovery, all survived");
 }
 
 /// Records a recovery, and one more batch.

@@ -3,7 +3,7 @@
 
 use crate::support::Random;
 use crate::world::{DIM, Models, Step, World, open, options};
-use crate::{Case, scratch, torture};
+use crate::{Case, report, scratch, torture};
 use mopqdb::{Database, Reader};
 use mopqdb_tests::recording::{CatalogState, FATES, Fate, Recording};
 use mopqdb_tests::watched::{Call, Watched, Watcher};
@@ -145,9 +145,12 @@ fn a_rebuild_cut_at_any_step_leaves_one_model_or_the_other_and_can_be_repeated()
             tried += 1;
         }
     }
-    println!(
-        "rebuilds cut short: {tried} at {} steps, {switched} after the switch; one model each time, all repeated",
-        points.len()
+    report(
+        tried,
+        format_args!(
+            "rebuilds cut short at {} steps, {switched} after the switch; one model each time, all repeated",
+            points.len()
+        ),
     );
     assert!(switched > 0 && switched < tried);
 }

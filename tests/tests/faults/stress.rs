@@ -1,48 +1,100 @@
-//! A writer, a compactor, a rebuilder and eight readers at once.
+//! A writer, a compactor, a rebuilder, eight readers and two reading processes at once.
 
+use crate::processes::{ReaderProcess, first_values};
 use crate::support::Random;
-use crate::world::{DIM, METRIC, Models, options};
-use crate::{scratch, torture};
+use crate::world::{DIM, Models, options};
+use crate::{report, scratch, torture};
 use mopqdb::{Database, Options, Reader, RebuildOptions, Row};
-use std::collections::HashMap;
+use mopqdb_tests::watched::{Call, Watched, Watcher};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Pairs of rows that are written together, each pair with the round in which it was written as its first value. A query
 /// must find both halves of a pair from the same round, and nothing older than was acknowledged before it began.
+struct Acknowledged(Vec<AtomicU64>);
+
+const PAIRS: usize = 24;
+
+impl Acknowledged {
+    fn nothing() -> Self {
+        Self((0..PAIRS).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn now(&self) -> Vec<u64> {
+        self.0.iter().map(|a| a.load(Ordering::SeqCst)).collect()
+    }
+
+    /// Inserts pairs until the time is over. How many.
+    fn write(&self, db: &Database, seed: u64, time: Duration) -> u64 {
+        let mut random = Random::new(seed);
+        let started = Instant::now();
+        let mut round = 0u64;
+        while started.elapsed() < time {
+            round += 1;
+            let pair = random.below(PAIRS);
+            let mut vector = random.vector(DIM);
+            vector[0] = round as f32;
+            let rows = ["l", "r"].map(|side| Row::vector(format!("{side}{pair}"), vector.clone()));
+            db.insert(&rows).unwrap();
+            self.0[pair].store(round, Ordering::SeqCst);
+        }
+        round
+    }
+}
+
+/// Sees that what was found is whole, and no older than what was acknowledged before.
+fn expect(found: &BTreeMap<String, u64>, before: &[u64]) {
+    for (pair, &least) in before.iter().enumerate() {
+        let halves = ["l", "r"].map(|side| found.get(&format!("{side}{pair}")).copied());
+        assert_eq!(halves[0], halves[1], "pair {pair}");
+        assert!(
+            halves[0].unwrap_or(0) >= least,
+            "pair {pair}: {halves:?}, {least} was acknowledged"
+        );
+    }
+}
+
+/// Ends the others when it goes, by a panic too.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn busy(path: &std::path::Path) -> Database {
+    let options = Options {
+        maintenance: Duration::from_millis(20),
+        auto_compact: true,
+        ..options()
+    };
+    Database::open(path, options).unwrap()
+}
+
 #[test]
 fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
-    const PAIRS: usize = 24;
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
     models.create(&path);
-    let db = Database::open(
-        &path,
-        Options {
-            maintenance: Duration::from_millis(20),
-            auto_compact: true,
-            ..options()
-        },
-    )
-    .unwrap();
-    let acknowledged: Vec<AtomicU64> = (0..PAIRS).map(|_| AtomicU64::new(0)).collect();
+    let db = busy(&path);
+    let acknowledged = Acknowledged::nothing();
     let stop = AtomicBool::new(false);
     let time = Duration::from_secs(if torture() { 120 } else { 8 });
-    let counts = [const { AtomicU64::new(0) }; 4];
-    let [queries, compactions, rebuilds, rounds] = &counts;
+    let counts = [const { AtomicU64::new(0) }; 5];
+    let [queries, asked, compactions, rebuilds, rounds] = &counts;
     std::thread::scope(|scope| {
+        let (db, path, stop, acknowledged) = (&db, &path, &stop, &acknowledged);
+        let running = || !stop.load(Ordering::SeqCst);
         for n in 0..8 {
-            let (db, path, stop, acknowledged) = (&db, &path, &stop, &acknowledged);
             scope.spawn(move || {
                 // Every other one as another process would.
                 let other = (n % 2 == 1).then(|| Reader::open(path, options()).unwrap());
                 let mut old = None;
-                while !stop.load(Ordering::SeqCst) {
-                    let before: Vec<u64> = acknowledged
-                        .iter()
-                        .map(|a| a.load(Ordering::SeqCst))
-                        .collect();
+                while running() {
+                    let before = acknowledged.now();
                     let snapshot = match &other {
                         None => db.snapshot(),
                         Some(reader) => {
@@ -50,48 +102,39 @@ fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
                             reader.snapshot()
                         }
                     };
-                    let hits = snapshot.query(&[1.0; DIM][..], 1000).unwrap();
-                    queries.fetch_add(1, Ordering::SeqCst);
-                    let mut found: HashMap<String, u64> = HashMap::new();
-                    for hit in &hits {
-                        let Some(Row {
-                            value: mopqdb::Value::Vector(vector),
-                            ..
-                        }) = snapshot.get(&hit.key).unwrap()
-                        else {
-                            panic!("{} was found and is not there", hit.key)
-                        };
-                        let again = found.insert(hit.key.clone(), vector[0] as u64);
-                        assert!(again.is_none(), "{} twice", hit.key);
-                    }
-                    for (pair, &least) in before.iter().enumerate() {
-                        let halves =
-                            ["l", "r"].map(|side| found.get(&format!("{side}{pair}")).copied());
-                        assert_eq!(halves[0], halves[1], "pair {pair}");
-                        assert!(
-                            halves[0].unwrap_or(0) >= least,
-                            "pair {pair}: {halves:?}, {least} was acknowledged"
-                        );
-                    }
+                    let found = first_values(&snapshot);
+                    expect(&found, &before);
                     // One that is held on to stays as it was, whatever is retired.
-                    let kept = old.get_or_insert_with(|| (snapshot.clone(), hits.clone()));
-                    assert_eq!(kept.0.query(&[1.0; DIM][..], 1000).unwrap(), kept.1);
-                    if queries.load(Ordering::SeqCst) % 50 == 0 {
+                    let (held, then) = old.get_or_insert((snapshot, found));
+                    assert_eq!(first_values(held), *then);
+                    if queries.fetch_add(1, Ordering::SeqCst) % 50 == 0 {
                         old = None;
                     }
                 }
             });
         }
-        scope.spawn(|| {
-            while !stop.load(Ordering::SeqCst) {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                let mut process = ReaderProcess::start(path);
+                while running() {
+                    let before = acknowledged.now();
+                    expect(&process.ask(), &before);
+                    asked.fetch_add(1, Ordering::SeqCst);
+                }
+                process.end();
+            });
+        }
+        scope.spawn(move || {
+            while running() {
                 db.compact().unwrap();
                 compactions.fetch_add(1, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(30));
             }
         });
-        scope.spawn(|| {
+        let models = &models;
+        scope.spawn(move || {
             for n in 0.. {
-                if stop.load(Ordering::SeqCst) {
+                if !running() {
                     break;
                 }
                 let wanted = RebuildOptions {
@@ -103,30 +146,136 @@ fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
                 if n % 2 == 0 {
                     db.rebuild(&wanted).unwrap();
                 } else {
-                    mopqdb::rebuild(&path, &wanted).unwrap();
+                    mopqdb::rebuild(path, &wanted).unwrap();
                 }
                 rebuilds.fetch_add(1, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        let mut random = Random::new(1001);
-        let started = Instant::now();
-        let mut round = 0u64;
-        while started.elapsed() < time {
-            round += 1;
-            let pair = random.below(PAIRS);
-            let mut vector = random.vector(DIM);
-            vector[0] = round as f32;
-            let rows = ["l", "r"].map(|side| Row::vector(format!("{side}{pair}"), vector.clone()));
-            db.insert(&rows).unwrap();
-            acknowledged[pair].store(round, Ordering::SeqCst);
-        }
-        rounds.store(round, Ordering::SeqCst);
-        stop.store(true, Ordering::SeqCst);
+        let _stop = Stop(stop);
+        rounds.store(acknowledged.write(db, 1001, time), Ordering::SeqCst);
     });
-    let [queries, compactions, rebuilds, rounds] = counts.map(AtomicU64::into_inner);
-    println!(
-        "{rounds} writes, {queries} queries, {compactions} compactions, {rebuilds} rebuilds ({METRIC})"
+    let [queries, asked, compactions, rebuilds, rounds] = counts.map(AtomicU64::into_inner);
+    report(
+        (queries + asked) as usize,
+        format_args!(
+            "queries, {queries} of 8 threads and {asked} of 2 processes, beside {rounds} writes, {compactions} compactions \
+             and {rebuilds} rebuilds: none stale, none half"
+        ),
     );
-    assert!(rebuilds > 0 && compactions > 0 && queries > 100);
+    assert!(rebuilds > 0 && compactions > 0 && queries > 100 && asked > 10);
+}
+
+#[test]
+fn a_copy_taken_while_others_write_has_everything_that_was_acknowledged_before() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    models.create(&path);
+    let db = busy(&path);
+    let acknowledged = Acknowledged::nothing();
+    let stop = AtomicBool::new(false);
+    let time = Duration::from_secs(if torture() { 30 } else { 4 });
+    let mut copies = 0;
+    let mut refused = 0;
+    std::thread::scope(|scope| {
+        let (db, stop, acknowledged) = (&db, &stop, &acknowledged);
+        scope.spawn(move || {
+            let _stop = Stop(stop);
+            acknowledged.write(db, 1002, time);
+        });
+        scope.spawn(move || {
+            while !stop.load(Ordering::SeqCst) {
+                db.compact().unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        while !stop.load(Ordering::SeqCst) {
+            let copy = dir.path().join(format!("copy-{copies}"));
+            let before = acknowledged.now();
+            match mopqdb::backup(&path, &copy) {
+                Ok(_) => {
+                    let reader = Reader::open(&copy, options()).unwrap();
+                    expect(&first_values(&reader.snapshot()), &before);
+                    copies += 1;
+                }
+                Err(e) if e.to_string().contains("try again") => refused += 1,
+                Err(e) => panic!("{e}"),
+            }
+            let _ = std::fs::remove_dir_all(&copy);
+        }
+    });
+    report(
+        copies,
+        format_args!(
+            "copies beside a writer, all whole ({refused} refused: the writer was too fast)"
+        ),
+    );
+    assert!(copies > 3);
+}
+
+/// So many times, whenever somebody is about to list the logs, another version is committed and those of the one before go.
+#[derive(Debug)]
+struct Racing(Database, AtomicU64);
+
+impl Watcher for Racing {
+    fn before(&self, call: &Call<'_>) -> std::io::Result<usize> {
+        let lists = matches!(call, Call::Look(path) if path.ends_with("logs"));
+        if lists && self.1.load(Ordering::SeqCst) > 0 {
+            self.1.fetch_sub(1, Ordering::SeqCst);
+            let rows = self.0.snapshot().rows();
+            self.0
+                .insert(&[Row::vector(format!("k{rows}"), [0.5; DIM])])
+                .unwrap();
+            self.0.seal().unwrap();
+        }
+        Ok(match call {
+            Call::Write(_, _, bytes) => bytes.len(),
+            _ => 0,
+        })
+    }
+}
+
+#[test]
+fn a_reader_that_can_not_keep_up_says_so_and_shows_no_part_of_a_version() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    models.create(&path);
+    let db = Database::open(&path, options()).unwrap();
+    db.insert(&[Row::vector("first", [1.0; DIM])]).unwrap();
+    let files = Watched::disk(std::sync::Arc::new(Racing(
+        db.clone(),
+        AtomicU64::new(1000),
+    )));
+    let error = Reader::open_on(files, &path, options()).unwrap_err();
+    assert!(error.to_string().contains("try again"), "{error}");
+    let reader = Reader::open(&path, options()).unwrap();
+    assert_eq!(reader.snapshot().rows(), db.snapshot().rows());
+}
+
+#[test]
+fn a_copy_whose_logs_are_retired_under_its_hands_begins_again() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    models.create(&path);
+    let db = Database::open(&path, options()).unwrap();
+    for races in 1..5 {
+        // In the log alone, which is gone when the copy comes to it.
+        let key = format!("race {races}");
+        db.insert(&[Row::vector(key.clone(), [1.0; DIM])]).unwrap();
+        let files = Watched::disk(std::sync::Arc::new(Racing(
+            db.clone(),
+            AtomicU64::new(races),
+        )));
+        let copy = dir.path().join(format!("copy-{races}"));
+        mopqdb::hostile::backup_on(&*files, &path, &copy).unwrap();
+        let reader = Reader::open(&copy, options()).unwrap();
+        assert!(
+            reader.snapshot().contains(&key).unwrap(),
+            "{key} is not in the copy"
+        );
+        assert_eq!(reader.snapshot().rows(), db.snapshot().rows());
+    }
 }
