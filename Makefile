@@ -78,21 +78,38 @@ table: ## every system of the paper on real pairs, with intervals (TABLE_DATA=FO
 	cargo run --release -q -p mopqdb-trainer --example table -- --data "$(TABLE_DATA)" --out "$(TABLE_OUT)" --sets debian --tables systems,selection,sizes,dqn
 	cargo run --release -q -p mopqdb-trainer --example table -- --data "$(TABLE_DATA)" --out "$(TABLE_OUT)" --sets quora,acl --tables systems
 
-.PHONY: torture fuzz
+.PHONY: torture fuzz asan
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS = segment record log deletions bundle vectors operations
+FUZZ_TARGETS = segment record log deletions bundle vectors lines kernels operations
 
+# Every test says on a line how many faults it tried; the summary is those lines.
 torture: ## the long fault tests: 1,000 kills, every power cut, every failed call, every bit; then fuzz
-	MOPQDB_TORTURE=1 cargo test --test faults -- --nocapture --test-threads=1
+	@mkdir -p target
+	@cargo test --no-run --test faults --test interleavings
+	@scripts/torture.sh target/torture.txt
 	$(MAKE) fuzz
+	@cat target/torture.txt
 
 # What fuzzing finds is kept in fuzz/artifacts; copy it to fuzz/corpus, where cargo test replays it.
+define nightly
+@rustup toolchain list 2>/dev/null | grep -q '^nightly' || { echo "$(1): error: no nightly toolchain; rustup toolchain install nightly" >&2; exit 1; }
+endef
+
 fuzz: ## run each fuzz target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
-	@rustup toolchain list 2>/dev/null | grep -q '^nightly' || { echo "fuzz: error: no nightly toolchain; rustup toolchain install nightly" >&2; exit 1; }
+	$(call nightly,fuzz)
 	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: error: no cargo-fuzz; cargo install cargo-fuzz" >&2; exit 1; }
 	@for target in $(FUZZ_TARGETS); do \
 		mkdir -p fuzz/found/$$target; \
 		cargo +nightly fuzz run $$target fuzz/found/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
 	@echo "fuzz: $(FUZZ_SECONDS) s of each of: $(FUZZ_TARGETS); nothing found"
+
+# The kernels, the memory map and everything around them, with every access checked. Leaks are not looked for: sled keeps
+# what it has to the end of the process. Threads that a scheduler runs on one stack are left out.
+asan: ## the engine's unit tests and the storage and fault tests under AddressSanitizer; needs nightly
+	$(call nightly,asan)
+	RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS=detect_leaks=0 \
+	  cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir target/asan -p mopqdb -p mopqdb-tests \
+	  --lib --test storage --test faults --test replay
+	@echo "asan: no error"
