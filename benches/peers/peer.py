@@ -54,7 +54,8 @@ def run(command, peer, arguments):
 
     case = Path(arguments[0])
     about = json.loads((case / "case.json").read_text())
-    folder, setting = Path(arguments[1]), json.loads(arguments[2])
+    # Absolute: ScaNN looks for its parts relative to the index.
+    folder, setting = Path(arguments[1]).resolve(), json.loads(arguments[2])
     if command == "build":
         folder.mkdir(parents=True, exist_ok=True)
         rows = np.load(case / "rows.npy", mmap_mode="r")

@@ -173,10 +173,14 @@ fn reason(column: &str, peer: &str) -> &'static str {
             "lancedb_pq" | "lancedb_refined" => {
                 "lancedb looks into some of its cells; we scan all rows."
             }
-            _ => "Their batched product of matrices, or their loop, does less work a row here.",
+            _ => {
+                "The reason was not looked into; it may be that in few rows what a query costs before the scan (its projection, its table) and \
+                 after it (the keys of its hits) weighs more than the scan."
+            }
         },
         "memory" => {
-            "They have codes and nothing else in memory; a database's keys and deletions cost some."
+            "They have codes and nothing else in memory; a database's keys and deletions cost some, and so does, in few rows, \
+             what any number of rows needs."
         }
         "bytes on disk" => {
             "They keep codes alone; we keep each vector in 16 bits beside them, to rebuild under a new model, and each key."
