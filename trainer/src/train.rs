@@ -1,158 +1,33 @@
 //! The loop: warm-up by CE(q, k), start of the codewords, epochs of the method's own objective; after each, the recall
 //! over all keys, the checkpoint, the line in the log.
 
-use std::borrow::Cow;
+mod lessons;
+mod served;
+mod worker;
+
+pub use lessons::{Lessons, Outcome, Texts, Trained, Unwatched, Watch};
+pub use served::encode;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use mopqdb::quantizer::Quantizer;
 use mopqdb::scan::Scanner;
-use serde_json::json;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
-use crate::adam::{AdamConfig, Moments};
 use crate::checkpoint::{Checkpoint, Named};
 use crate::clock::cpu_seconds;
 use crate::config::{Method, Schedule, TrainConfig};
-use crate::corpus::Corpus;
 use crate::devices::{self, Fleet, Seat};
-use crate::evaluate::{CodeReport, Encoded, Places, Questions, dense_places, usage};
-use crate::export;
 use crate::methods::Objective;
-use crate::model::bert::{Bert, BertShape, Tokens, write_weights};
-use crate::model::{Input, Model};
+use crate::model::Model;
+use crate::model::bert::Bert;
 use crate::random::Random;
-use crate::replica::{Rates, Replica, Slice};
+use crate::replica::Rates;
 use crate::run::{EpochRecord, Run};
 use crate::start;
-
-/// What a run learns from.
-#[derive(Debug)]
-pub struct Lessons<'a> {
-    /// All keys.
-    pub corpus: &'a Corpus,
-    /// The training queries' vectors (queries, hidden).
-    pub queries: &'a [f32],
-    /// (query, row of the corpus).
-    pub pairs: &'a [(u32, u32)],
-    /// What decides which epoch is best; none: the last one is.
-    pub validation: &'a Questions,
-    /// Where the encoder learns too; all vectors above are then of the encoder that it starts from.
-    pub texts: Option<&'a Texts>,
-}
-
-/// What an encoder that learns reads.
-#[derive(Debug)]
-pub struct Texts {
-    /// How the encoder is built.
-    pub shape: BertShape,
-    /// What it starts from.
-    pub weights: Vec<(String, Tensor)>,
-    /// Token ids of the training queries.
-    pub queries: Arc<Vec<Vec<u32>>>,
-    /// Of all keys.
-    pub keys: Arc<Vec<Vec<u32>>>,
-    /// Of the validation queries.
-    pub validation: Vec<Vec<u32>>,
-}
-
-/// Who watches a run.
-pub trait Watch {
-    /// An epoch begins.
-    fn epoch(&mut self, _epoch: usize, _of: usize, _phase: &str, _steps: usize) {}
-    /// A step is done.
-    fn step(&mut self, _loss: f64, _pairs: usize) {}
-    /// Something else goes on.
-    fn note(&mut self, _words: &str) {}
-    /// An epoch is over.
-    fn record(&mut self, _record: &EpochRecord) {}
-}
-
-/// Nobody watches.
-#[derive(Debug)]
-pub struct Unwatched;
-
-impl Watch for Unwatched {}
-
-/// What came of a run.
-#[derive(Debug)]
-pub struct Trained {
-    /// As served.
-    pub quantizer: Quantizer,
-    /// The epoch it is of, and all its numbers.
-    pub report: serde_json::Value,
-    /// The encoder's weights as a safetensors file, where it learned too.
-    pub encoder: Option<Vec<u8>>,
-}
-
-impl Trained {
-    /// The places of right keys by whole vectors: as the head projects them, before quantization.
-    pub fn dense_places(&self, keys: &[f32], questions: &Questions) -> Result<Places> {
-        let project = |vectors: &[f32]| -> Result<Tensor> {
-            let mut projected =
-                vec![0.0; vectors.len() / self.quantizer.input_dim() * self.quantizer.dim()];
-            self.quantizer.project(vectors, &mut projected)?;
-            Ok(Tensor::from_slice(&projected).view([-1, self.quantizer.dim() as i64]))
-        };
-        Ok(dense_places(
-            &project(keys)?,
-            &project(&questions.vectors)?,
-            questions,
-        ))
-    }
-}
-
-/// How a run ended.
-#[derive(Debug)]
-pub enum Outcome {
-    /// To its end.
-    Trained(Box<Trained>),
-    /// By request, with the checkpoint of the last whole epoch (none if 0) left for the next session.
-    Stopped {
-        /// Whole epochs done.
-        epochs: usize,
-    },
-}
-
-/// A job of one device.
-enum Job {
-    Load(Box<Load>),
-    Step(Step),
-    State,
-}
-
-struct Load {
-    values: Named,
-    constants: Named,
-    means: Named,
-    squares: Named,
-    steps: i64,
-    objective: Objective,
-}
-
-struct Step {
-    queries: Vec<i64>,
-    keys: Vec<i64>,
-    key_ids: Option<Vec<i64>>,
-    rates: Rates,
-}
-
-enum Answer {
-    Loaded,
-    Loss(f64),
-    State(Box<State>),
-}
-
-/// What a device has learned so far.
-struct State {
-    values: Named,
-    means: Named,
-    squares: Named,
-    steps: i64,
-    fingerprint: u64,
-}
+use worker::{Answer, Job, Load, Material, State, Step, Worker};
 
 /// One run.
 pub struct Trainer<'a> {
@@ -348,33 +223,6 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// Keys and validation queries as this model's encoder sees them.
-    fn seen(&self, model: &Model) -> Seen<'_> {
-        match (&model.encoder, self.lessons.texts) {
-            (Some(encoder), Some(texts)) => {
-                let stored = |texts: &[Vec<u32>]| {
-                    let mut vectors = export::floats(&encode(encoder, texts));
-                    mopqdb::encoder::round_to_f16(&mut vectors);
-                    vectors
-                };
-                let questions = Questions {
-                    vectors: stored(&texts.validation),
-                    ..self.lessons.validation.clone()
-                };
-                Seen {
-                    keys: Cow::Owned(stored(&texts.keys)),
-                    questions: Cow::Owned(questions),
-                    hidden: texts.shape.config.hidden,
-                }
-            }
-            _ => Seen {
-                keys: Cow::Borrowed(&self.lessons.corpus.vectors),
-                questions: Cow::Borrowed(self.lessons.validation),
-                hidden: self.lessons.corpus.hidden,
-            },
-        }
-    }
-
     fn patience_is_over(&self, checkpoint: &Checkpoint) -> bool {
         self.config.patience > 0 && checkpoint.progress.since_best >= self.config.patience
     }
@@ -517,83 +365,6 @@ impl<'a> Trainer<'a> {
         let bert = self.lessons.texts.map(|texts| &texts.shape);
         Model::restore(values, constants, self.config, bert, Device::Cpu)
     }
-
-    /// Validation recall at 10 and mean codeword use, as they would be served.
-    fn validate(&self, checkpoint: &Checkpoint) -> Result<(Option<f64>, Option<f64>)> {
-        let model = self.restore(&checkpoint.values, &checkpoint.constants)?;
-        let seen = self.seen(&model);
-        let Some(codebook) = &model.codebook else {
-            let asked = !seen.questions.is_empty();
-            return Ok((asked.then(|| seen.dense_recall(&model, &[10])[0]), None));
-        };
-        let metric = self.lessons.corpus.metric;
-        let quantizer = export::quantizer(&model.head, codebook, self.config.method, metric)?;
-        let encoded = Encoded::new(&quantizer, &seen.keys, self.config.threads)?;
-        let shape = quantizer.shape();
-        let (used, _) = usage(&encoded.codes, shape.subspaces(), shape.codewords());
-        let used = used.iter().sum::<usize>() as f64 / used.len() as f64;
-        let recall = match seen.questions.is_empty() {
-            true => None,
-            false => Some(
-                encoded
-                    .places(&quantizer, &seen.questions, &self.scanner, 10)?
-                    .recall(10),
-            ),
-        };
-        Ok((recall, Some(used)))
-    }
-
-    /// The best epoch's model as it is served, and its numbers.
-    fn finish(&self, checkpoint: &Checkpoint) -> Result<Trained> {
-        let values = if checkpoint.best.is_empty() {
-            &checkpoint.values
-        } else {
-            &checkpoint.best
-        };
-        let model = self.restore(values, &checkpoint.constants)?;
-        let metric = self.lessons.corpus.metric;
-        let seen = self.seen(&model);
-        let quantizer = match &model.codebook {
-            Some(codebook) => export::quantizer(&model.head, codebook, self.config.method, metric)?,
-            None => {
-                let (head, trained) =
-                    start::quantize_after(&model.head, &seen.keys_tensor(), self.config)?;
-                export::with_codebook(&head, &trained, metric)?
-            }
-        };
-        // Numbered for the scan, before anything has codes.
-        let quantizer = quantizer.arranged()?;
-        let encoded = Encoded::new(&quantizer, &seen.keys, self.config.threads)?;
-        let codes = CodeReport::new(&quantizer, &seen.keys, &encoded.codes)?;
-        let at = [10, 50, 100];
-        let questions = &*seen.questions;
-        let mut report = json!({
-            "rows": self.lessons.corpus.rows(),
-            "pairs": self.lessons.pairs.len(),
-            "epochs": checkpoint.progress.epochs,
-            "best_epoch": checkpoint.progress.best.map(|(_, epoch)| epoch),
-            "cpu_seconds": checkpoint.progress.cpu_seconds,
-            "codes": codes,
-        });
-        if !questions.is_empty() {
-            let places = encoded.places(&quantizer, questions, &self.scanner, 100)?;
-            let dense = seen.dense_recall(&model, &at);
-            report["validation_queries"] = json!(questions.len());
-            for (n, dense) in at.iter().zip(dense) {
-                report["recall"][n.to_string()] = json!(places.recall(*n));
-                report["unquantized_recall"][n.to_string()] = json!(dense);
-            }
-        }
-        let encoder = match &model.encoder {
-            Some(_) => Some(write_weights(values)?),
-            None => None,
-        };
-        Ok(Trained {
-            quantizer,
-            report,
-            encoder,
-        })
-    }
 }
 
 /// A checkpoint of a model that has taken no step.
@@ -636,210 +407,6 @@ pub fn method_name(method: Method) -> String {
         .ok()
         .and_then(|v| v.as_str().map(str::to_owned))
         .expect("a name")
-}
-
-/// Stored vectors as a model's encoder gives them.
-struct Seen<'a> {
-    /// (rows, hidden)
-    keys: Cow<'a, [f32]>,
-    questions: Cow<'a, Questions>,
-    hidden: usize,
-}
-
-impl Seen<'_> {
-    fn keys_tensor(&self) -> Tensor {
-        Tensor::from_slice(&self.keys).view([-1, self.hidden as i64])
-    }
-
-    /// Recall of the head's whole vectors.
-    fn dense_recall(&self, model: &Model, at: &[usize]) -> Vec<f64> {
-        let queries = Tensor::from_slice(&self.questions.vectors).view([-1, self.hidden as i64]);
-        let embed = |x: &Tensor| tch::no_grad(|| model.head.forward(x));
-        let places = dense_places(
-            &embed(&self.keys_tensor()),
-            &embed(&queries),
-            &self.questions,
-        );
-        at.iter().map(|&n| places.recall(n)).collect()
-    }
-}
-
-/// Pooled vectors of texts (texts, hidden); a batch holds texts of like length.
-pub fn encode(encoder: &Bert, texts: &[Vec<u32>]) -> Tensor {
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|&text| texts[text].len());
-    tch::no_grad(|| {
-        let parts: Vec<Tensor> = order
-            .chunks(64)
-            .map(|some| {
-                let ids: Vec<&[u32]> = some.iter().map(|&text| texts[text].as_slice()).collect();
-                encoder.forward(&Tokens::pad(&ids, Device::Cpu))
-            })
-            .collect();
-        let mut back = vec![0i64; texts.len()];
-        for (place, &text) in order.iter().enumerate() {
-            back[text] = place as i64;
-        }
-        Tensor::cat(&parts, 0).index_select(0, &Tensor::from_slice(&back))
-    })
-}
-
-/// What a device draws its slices from.
-enum Material {
-    Vectors {
-        queries: Tensor,
-        keys: Tensor,
-    },
-    Texts {
-        queries: Arc<Vec<Vec<u32>>>,
-        keys: Arc<Vec<Vec<u32>>>,
-    },
-}
-
-impl Material {
-    fn on(&self, device: Device) -> Self {
-        match self {
-            Self::Vectors { queries, keys } => Self::Vectors {
-                queries: queries.to_device(device),
-                keys: keys.to_device(device),
-            },
-            Self::Texts { queries, keys } => Self::Texts {
-                queries: Arc::clone(queries),
-                keys: Arc::clone(keys),
-            },
-        }
-    }
-
-    /// The queries and keys of some pairs.
-    fn pick(&self, queries: &[i64], keys: &[i64], device: Device) -> (Input, Input) {
-        let rows = |from: &Tensor, rows: &[i64]| {
-            Input::Vectors(from.index_select(0, &Tensor::from_slice(rows).to_device(device)))
-        };
-        let texts = |from: &[Vec<u32>], rows: &[i64]| {
-            let ids: Vec<&[u32]> = rows
-                .iter()
-                .map(|&row| from[row as usize].as_slice())
-                .collect();
-            Input::Tokens(Tokens::pad(&ids, device))
-        };
-        match self {
-            Self::Vectors {
-                queries: q,
-                keys: k,
-            } => (rows(q, queries), rows(k, keys)),
-            Self::Texts {
-                queries: q,
-                keys: k,
-            } => (texts(q, queries), texts(k, keys)),
-        }
-    }
-}
-
-/// What runs in a device's thread.
-struct Worker {
-    config: TrainConfig,
-    bert: Option<BertShape>,
-    seat: Seat,
-    material: Material,
-    replica: Option<Replica>,
-}
-
-impl Worker {
-    fn work(&mut self, job: Job) -> Result<Answer> {
-        match job {
-            Job::Load(load) => {
-                self.replica = Some(self.restore(*load)?);
-                Ok(Answer::Loaded)
-            }
-            Job::Step(step) => {
-                let device = self.seat.device;
-                let (queries, keys) = self.material.pick(&step.queries, &step.keys, device);
-                let slice = Slice {
-                    queries,
-                    keys,
-                    rows: step.keys.len() as i64,
-                    key_ids: step
-                        .key_ids
-                        .map(|ids| Tensor::from_slice(&ids).to_device(device)),
-                };
-                let replica = self.replica.as_mut().expect("loaded before the first step");
-                replica
-                    .step(&self.seat.gather, &slice, step.rates)
-                    .map(Answer::Loss)
-            }
-            Job::State => {
-                let replica = self
-                    .replica
-                    .as_ref()
-                    .expect("loaded before its state is asked for");
-                Ok(Answer::State(Box::new(state_of(replica))))
-            }
-        }
-    }
-
-    fn restore(&self, load: Load) -> Result<Replica> {
-        let device = self.seat.device;
-        let model = Model::restore(
-            &load.values,
-            &load.constants,
-            &self.config,
-            self.bert.as_ref(),
-            device,
-        )?;
-        let adam = AdamConfig {
-            beta1: self.config.beta1,
-            beta2: self.config.beta2,
-            epsilon: self.config.epsilon,
-        };
-        let mut replica = Replica::new(model, adam, load.objective, self.config.sampling);
-        let find = |from: &Named, name: &str| {
-            let found = from.iter().find(|(other, _)| other == name);
-            found.map(|(_, tensor)| tensor.to_device(device).copy())
-        };
-        for (parameter, moments) in replica.model.parameters().iter().zip(&mut replica.moments) {
-            if let (Some(mean), Some(square)) = (
-                find(&load.means, &parameter.name),
-                find(&load.squares, &parameter.name),
-            ) {
-                *moments = Moments {
-                    mean,
-                    square,
-                    steps: load.steps,
-                };
-            }
-        }
-        Ok(replica)
-    }
-}
-
-fn state_of(replica: &Replica) -> State {
-    let cpu = |tensor: &Tensor| tensor.detach().to_device(Device::Cpu).copy();
-    let parameters = replica.model.parameters();
-    let named = |of: &dyn Fn(usize) -> Tensor| -> Named {
-        parameters
-            .iter()
-            .enumerate()
-            .map(|(i, p)| (p.name.clone(), of(i)))
-            .collect()
-    };
-    let values = named(&|i| cpu(&parameters[i].tensor));
-    State {
-        fingerprint: fingerprint(&values),
-        values,
-        means: named(&|i| cpu(&replica.moments[i].mean)),
-        squares: named(&|i| cpu(&replica.moments[i].square)),
-        steps: replica.moments.first().map_or(0, |m| m.steps),
-    }
-}
-
-/// FNV-1a over the bits of every value.
-fn fingerprint(values: &Named) -> u64 {
-    values
-        .iter()
-        .flat_map(|(_, tensor)| export::floats(&tensor.to_kind(Kind::Float)))
-        .fold(0xcbf2_9ce4_8422_2325, |hash, value| {
-            (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3)
-        })
 }
 
 #[cfg(test)]

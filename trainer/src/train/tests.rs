@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::config::{Activation, Sampling, Select, Start};
+use crate::corpus::Corpus;
+use crate::evaluate::Questions;
 use mopqdb::Metric;
 
 const HIDDEN: usize = 24;

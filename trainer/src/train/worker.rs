@@ -1,0 +1,212 @@
+//! What runs in a device's thread: a replica, the slices it draws, the jobs it is given.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tch::{Device, Kind, Tensor};
+
+use crate::adam::{AdamConfig, Moments};
+use crate::checkpoint::Named;
+use crate::config::TrainConfig;
+use crate::devices::Seat;
+use crate::export;
+use crate::methods::Objective;
+use crate::model::bert::{BertShape, Tokens};
+use crate::model::{Input, Model};
+use crate::replica::{Rates, Replica, Slice};
+
+/// A job of one device.
+pub(super) enum Job {
+    Load(Box<Load>),
+    Step(Step),
+    State,
+}
+
+pub(super) struct Load {
+    pub(super) values: Named,
+    pub(super) constants: Named,
+    pub(super) means: Named,
+    pub(super) squares: Named,
+    pub(super) steps: i64,
+    pub(super) objective: Objective,
+}
+
+pub(super) struct Step {
+    pub(super) queries: Vec<i64>,
+    pub(super) keys: Vec<i64>,
+    pub(super) key_ids: Option<Vec<i64>>,
+    pub(super) rates: Rates,
+}
+
+pub(super) enum Answer {
+    Loaded,
+    Loss(f64),
+    State(Box<State>),
+}
+
+/// What a device has learned so far.
+pub(super) struct State {
+    pub(super) values: Named,
+    pub(super) means: Named,
+    pub(super) squares: Named,
+    pub(super) steps: i64,
+    pub(super) fingerprint: u64,
+}
+
+/// What a device draws its slices from.
+pub(super) enum Material {
+    Vectors {
+        queries: Tensor,
+        keys: Tensor,
+    },
+    Texts {
+        queries: Arc<Vec<Vec<u32>>>,
+        keys: Arc<Vec<Vec<u32>>>,
+    },
+}
+
+impl Material {
+    pub(super) fn on(&self, device: Device) -> Self {
+        match self {
+            Self::Vectors { queries, keys } => Self::Vectors {
+                queries: queries.to_device(device),
+                keys: keys.to_device(device),
+            },
+            Self::Texts { queries, keys } => Self::Texts {
+                queries: Arc::clone(queries),
+                keys: Arc::clone(keys),
+            },
+        }
+    }
+
+    /// The queries and keys of some pairs.
+    fn pick(&self, queries: &[i64], keys: &[i64], device: Device) -> (Input, Input) {
+        let rows = |from: &Tensor, rows: &[i64]| {
+            Input::Vectors(from.index_select(0, &Tensor::from_slice(rows).to_device(device)))
+        };
+        let texts = |from: &[Vec<u32>], rows: &[i64]| {
+            let ids: Vec<&[u32]> = rows
+                .iter()
+                .map(|&row| from[row as usize].as_slice())
+                .collect();
+            Input::Tokens(Tokens::pad(&ids, device))
+        };
+        match self {
+            Self::Vectors {
+                queries: q,
+                keys: k,
+            } => (rows(q, queries), rows(k, keys)),
+            Self::Texts {
+                queries: q,
+                keys: k,
+            } => (texts(q, queries), texts(k, keys)),
+        }
+    }
+}
+
+/// What runs in a device's thread.
+pub(super) struct Worker {
+    pub(super) config: TrainConfig,
+    pub(super) bert: Option<BertShape>,
+    pub(super) seat: Seat,
+    pub(super) material: Material,
+    pub(super) replica: Option<Replica>,
+}
+
+impl Worker {
+    pub(super) fn work(&mut self, job: Job) -> Result<Answer> {
+        match job {
+            Job::Load(load) => {
+                self.replica = Some(self.restore(*load)?);
+                Ok(Answer::Loaded)
+            }
+            Job::Step(step) => {
+                let device = self.seat.device;
+                let (queries, keys) = self.material.pick(&step.queries, &step.keys, device);
+                let slice = Slice {
+                    queries,
+                    keys,
+                    rows: step.keys.len() as i64,
+                    key_ids: step
+                        .key_ids
+                        .map(|ids| Tensor::from_slice(&ids).to_device(device)),
+                };
+                let replica = self.replica.as_mut().expect("loaded before the first step");
+                replica
+                    .step(&self.seat.gather, &slice, step.rates)
+                    .map(Answer::Loss)
+            }
+            Job::State => {
+                let replica = self
+                    .replica
+                    .as_ref()
+                    .expect("loaded before its state is asked for");
+                Ok(Answer::State(Box::new(state_of(replica))))
+            }
+        }
+    }
+
+    fn restore(&self, load: Load) -> Result<Replica> {
+        let device = self.seat.device;
+        let model = Model::restore(
+            &load.values,
+            &load.constants,
+            &self.config,
+            self.bert.as_ref(),
+            device,
+        )?;
+        let adam = AdamConfig {
+            beta1: self.config.beta1,
+            beta2: self.config.beta2,
+            epsilon: self.config.epsilon,
+        };
+        let mut replica = Replica::new(model, adam, load.objective, self.config.sampling);
+        let find = |from: &Named, name: &str| {
+            let found = from.iter().find(|(other, _)| other == name);
+            found.map(|(_, tensor)| tensor.to_device(device).copy())
+        };
+        for (parameter, moments) in replica.model.parameters().iter().zip(&mut replica.moments) {
+            if let (Some(mean), Some(square)) = (
+                find(&load.means, &parameter.name),
+                find(&load.squares, &parameter.name),
+            ) {
+                *moments = Moments {
+                    mean,
+                    square,
+                    steps: load.steps,
+                };
+            }
+        }
+        Ok(replica)
+    }
+}
+
+fn state_of(replica: &Replica) -> State {
+    let cpu = |tensor: &Tensor| tensor.detach().to_device(Device::Cpu).copy();
+    let parameters = replica.model.parameters();
+    let named = |of: &dyn Fn(usize) -> Tensor| -> Named {
+        parameters
+            .iter()
+            .enumerate()
+            .map(|(i, p)| (p.name.clone(), of(i)))
+            .collect()
+    };
+    let values = named(&|i| cpu(&parameters[i].tensor));
+    State {
+        fingerprint: fingerprint(&values),
+        values,
+        means: named(&|i| cpu(&replica.moments[i].mean)),
+        squares: named(&|i| cpu(&replica.moments[i].square)),
+        steps: replica.moments.first().map_or(0, |m| m.steps),
+    }
+}
+
+/// FNV-1a over the bits of every value.
+fn fingerprint(values: &Named) -> u64 {
+    values
+        .iter()
+        .flat_map(|(_, tensor)| export::floats(&tensor.to_kind(Kind::Float)))
+        .fold(0xcbf2_9ce4_8422_2325, |hash, value| {
+            (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3)
+        })
+}
