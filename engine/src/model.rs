@@ -22,6 +22,7 @@ pub struct Model {
     encoder: OnceLock<Arc<dyn Encoder>>,
     loading: Mutex<()>,
     threads: usize,
+    no_mmap: bool,
 }
 
 impl Model {
@@ -37,6 +38,7 @@ impl Model {
             encoder: OnceLock::new(),
             loading: Mutex::new(()),
             threads: 0,
+            no_mmap: false,
         }
     }
 
@@ -63,7 +65,13 @@ impl Model {
             encoder: OnceLock::new(),
             loading: Mutex::new(()),
             threads,
+            no_mmap: false,
         })
+    }
+
+    /// Its encoder's graph is read where others are mapped, if so asked.
+    pub(crate) fn no_mmap(self, no_mmap: bool) -> Self {
+        Self { no_mmap, ..self }
     }
 
     /// Its name by content; none where there is no bundle.
@@ -118,7 +126,8 @@ impl Model {
         if let Some(encoder) = self.encoder.get() {
             return Ok(encoder);
         }
-        let options = EncoderOptions::with_threads(self.threads);
+        let mut options = EncoderOptions::with_threads(self.threads);
+        options.no_mmap = self.no_mmap;
         let loaded = match &self.bundle {
             Some(bundle) => bundle.encoder_with(&options)?,
             None => None,
@@ -160,7 +169,10 @@ impl Model {
                 self.dim
             )));
         }
-        if let Some(at) = vector.iter().position(|x| !x.is_finite()) {
+        let largest = largest(vector);
+        if !largest.is_finite() {
+            let at = vector.iter().position(|x| !x.is_finite());
+            let at = at.expect("the largest is one of them");
             return Err(Error::invalid(format!(
                 "{} has {} at position {at}; only finite values can be compared",
                 what(),
@@ -168,9 +180,11 @@ impl Model {
             )));
         }
         if self.metric != Metric::Cosine {
-            // One row too large would make every query fail that meets it.
-            let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-            if square > MAX_SQUARE {
+            // One row too large would make every query fail that meets it. Few need their sum.
+            let square = || -> f64 { vector.iter().map(|&x| f64::from(x).powi(2)).sum() };
+            let bound = f64::from(largest).powi(2) * vector.len() as f64;
+            if bound > MAX_SQUARE && square() > MAX_SQUARE {
+                let square = square();
                 return Err(Error::invalid(format!(
                     "{} has a length of {:.1e}; scores up to a length of {:.1e} stay finite: scale the vectors down",
                     what(),
@@ -237,6 +251,13 @@ impl Model {
 /// The largest squared length of a vector, stored or asked for. Then |q v| <= |q| |v| <= 1e37 and |q - v|^2 <= 2 |q|^2 + 2 |v|^2
 /// <= 4e37, each sum on the way no more than that of its magnitudes: f32 has room up to 3.4e38.
 const MAX_SQUARE: f64 = 1e37;
+
+/// The largest magnitude, or one that is not finite if there is any: as integers, magnitudes compare as they should, inf
+/// and NaN come after the others, and the loop is one of SIMD.
+fn largest(vector: &[f32]) -> f32 {
+    let magnitudes = vector.iter().map(|x| x.to_bits() & 0x7fff_ffff);
+    f32::from_bits(magnitudes.max().unwrap_or(0))
+}
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

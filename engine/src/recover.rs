@@ -205,7 +205,7 @@ pub(crate) fn model(
                 );
                 return Err(Error::corrupt(layout.model(id), "manifest", 0, detail));
             }
-            Model::open(bundle, options.threads)?
+            Model::open(bundle, options.threads)?.no_mmap(options.no_mmap)
         }
     };
     let agrees = model.metric() == record.metric

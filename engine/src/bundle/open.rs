@@ -3,10 +3,14 @@
 use super::id::{EncoderId, ModelId, to_hex};
 use super::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
 use super::tensors;
+#[cfg(feature = "onnx")]
+use crate::encoder::GraphSource;
 use crate::encoder::{Encoder, EncoderOptions};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
+#[cfg(feature = "onnx")]
+use crate::segment::mmap::Mapping;
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -152,14 +156,15 @@ impl Bundle {
             .encoder
             .as_ref()
             .expect("the caller saw that there is one");
-        let graph = |name: &str| -> Result<Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>> {
+        let no_mmap = options.no_mmap;
+        let graph = |name: &str| -> Result<GraphSource> {
             let file = self.keep_open(name)?;
-            Ok(Box::new(move || file.read()))
+            Ok(Box::new(move || file.checked(no_mmap)))
         };
         let files = EncoderFiles {
             graph: graph(&spec.graph)?,
             query_graph: spec.query_graph.as_deref().map(graph).transpose()?,
-            tokenizer: self.keep_open(&spec.tokenizer)?.read()?,
+            tokenizer: self.keep_open(&spec.tokenizer)?.checked(true)?.to_vec(),
         };
         let encoder = OnnxEncoder::load(spec, files, options).map_err(|error| match error {
             Error::Model(what) => Error::Model(format!("{}: {what}", self.0.dir.display())),
@@ -221,12 +226,21 @@ struct KeptFile {
 
 #[cfg(feature = "onnx")]
 impl KeptFile {
-    fn read(&self) -> Result<Vec<u8>> {
+    /// Its bytes, read or mapped, with the hash that the manifest says.
+    fn checked(&self, no_mmap: bool) -> Result<Mapping> {
         use std::io::{Seek as _, SeekFrom};
+        let failed = || Error::io("reading", &self.path);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.seek(SeekFrom::Start(0))
-            .map_err(Error::io("reading", &self.path))?;
-        let bytes = read_up_to(&file, &self.path, self.entry.bytes)?;
+        // Before anything of that size is read.
+        let len = file.metadata().map_err(failed())?.len();
+        check_length(&self.path, len, &self.entry)?;
+        let bytes = if no_mmap {
+            file.seek(SeekFrom::Start(0)).map_err(failed())?;
+            Mapping::read(&file)
+        } else {
+            Mapping::map(&file)
+        };
+        let bytes = bytes.map_err(failed())?;
         check_contents(&self.path, &bytes, &self.entry)?;
         Ok(bytes)
     }

@@ -18,8 +18,8 @@ pub use spec::{EncoderSpec, Inputs, MAX_TOKENS, Pooling, Side};
 
 #[cfg(feature = "onnx")]
 pub use onnx::{
-    EncoderFiles, Export, Findings, GraphInfo, OnnxEncoder, Port, SideTokenizer, inspect,
-    locate_onnxruntime, wrap,
+    EncoderFiles, Export, Findings, GraphInfo, GraphSource, OnnxEncoder, Port, SideTokenizer,
+    inspect, locate_onnxruntime, wrap,
 };
 
 use crate::error::Result;

@@ -8,12 +8,15 @@ use std::num::NonZeroUsize;
 pub struct EncoderOptions {
     /// Threads that compute. The default is what the process may use.
     pub threads: usize,
+    /// Read the graph into memory in place of mapping it.
+    pub no_mmap: bool,
 }
 
 impl Default for EncoderOptions {
     fn default() -> Self {
         Self {
             threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            no_mmap: false,
         }
     }
 }
@@ -23,7 +26,10 @@ impl EncoderOptions {
     pub fn with_threads(threads: usize) -> Self {
         match threads {
             0 => Self::default(),
-            threads => Self { threads },
+            threads => Self {
+                threads,
+                ..Self::default()
+            },
         }
     }
 }

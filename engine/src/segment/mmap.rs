@@ -43,6 +43,14 @@ impl Mapping {
         Ok(Self(Kind::Mapped(map)))
     }
 
+    /// A copy of bytes that are in memory already.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let len = bytes.len();
+        let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
+        bytemuck::cast_slice_mut(&mut lines)[..len].copy_from_slice(bytes);
+        Self(Kind::Read { lines, len })
+    }
+
     /// Gives back the memory of its pages. They come back from the file, mostly from its cache, when next looked at.
     pub fn release(&self) {
         #[cfg(unix)]

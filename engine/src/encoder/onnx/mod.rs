@@ -15,22 +15,23 @@ mod variants;
 
 pub use inspect::inspect;
 pub use runtime::locate_onnxruntime;
-pub use session::{GraphInfo, Port};
+pub use session::{GraphInfo, GraphSource, Port};
 pub use wrap::{Export, Findings, wrap};
 
 use super::{Encoder, EncoderOptions, EncoderSpec};
 use crate::error::{Error, Result};
+use crate::segment::mmap::Mapping;
 use batch::{Batch, WINDOW, batches};
 use crossbeam::channel;
-use session::{Graph, GraphSource};
+use session::Graph;
 pub use tokenize::SideTokenizer;
 
 /// Where an encoder's files come from. Graphs are asked for again whenever another session is made.
 pub struct EncoderFiles {
     /// Gives the graph of the keys, and of the queries where they have none of their own.
-    pub graph: Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>,
+    pub graph: GraphSource,
     /// Gives the graph of the queries, if the towers differ.
-    pub query_graph: Option<Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>>,
+    pub query_graph: Option<GraphSource>,
     /// `tokenizer.json`.
     pub tokenizer: Vec<u8>,
 }
@@ -39,7 +40,7 @@ impl EncoderFiles {
     /// Files that are already in memory.
     pub fn from_bytes(graph: Vec<u8>, tokenizer: Vec<u8>) -> Self {
         Self {
-            graph: Box::new(move || Ok(graph.clone())),
+            graph: Box::new(move || Ok(Mapping::copy_of(&graph))),
             query_graph: None,
             tokenizer,
         }
@@ -75,6 +76,8 @@ impl OnnxEncoder {
         };
         // Half of the time to the first vector is ONNX Runtime's, a quarter the tokenizer's: side by side.
         let (tokenizers, key_graph) = std::thread::scope(|scope| {
+            // The library is loaded while the graph is checked. Its error is met again by whoever needs it.
+            scope.spawn(|| drop(runtime::environment()));
             let tokenizers = scope.spawn(|| -> Result<_> {
                 let key = SideTokenizer::load(&files.tokenizer, &spec.key)?;
                 let same = spec.key == spec.query && files.query_graph.is_none();

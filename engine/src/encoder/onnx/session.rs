@@ -10,6 +10,7 @@ use super::runtime::environment;
 use crate::encoder::options::EncoderOptions;
 use crate::encoder::spec::{EncoderSpec, Pooling};
 use crate::error::{Error, Result};
+use crate::segment::mmap::Mapping;
 use half::f16;
 use ort::ep::CPU;
 use ort::session::builder::GraphOptimizationLevel;
@@ -18,8 +19,8 @@ use ort::value::{DynValue, Outlet, Tensor, TensorElementType};
 use std::borrow::Cow;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Reads the graph's bytes, checked, each time a session is made: they are not kept in between.
-pub(super) type GraphSource = Box<dyn Fn() -> Result<Vec<u8>> + Send + Sync>;
+/// Gives the graph's bytes, checked, each time a session is made: they are not kept in between.
+pub type GraphSource = Box<dyn Fn() -> Result<Mapping> + Send + Sync>;
 
 /// The most sessions of a graph: each has its own copy of the weights.
 const MAX_SESSIONS: usize = 4;
@@ -260,15 +261,14 @@ impl Graph {
         let output = outputs
             .get(&self.output)
             .ok_or_else(|| Error::Model(format!("the graph gave no {}", self.output)))?;
-        let pool = |shape: &[i64], at: &dyn Fn(usize) -> f32| self.pool(batch, shape, at);
         match output.data_type() {
             TensorElementType::Float32 => {
                 let (shape, values) = output.try_extract_tensor::<f32>().map_err(failed)?;
-                pool(shape, &|at| values[at])
+                self.pool(batch, shape, values, |value| value)
             }
             TensorElementType::Float16 => {
                 let (shape, values) = output.try_extract_tensor::<f16>().map_err(failed)?;
-                pool(shape, &|at| values[at].to_f32())
+                self.pool(batch, shape, values, f16::to_f32)
             }
             other => Err(Error::Model(format!(
                 "{} is of {other}, served are float and float16",
@@ -278,7 +278,13 @@ impl Graph {
     }
 
     /// (texts, width, dim) or (texts, dim) to (texts, dim).
-    fn pool(&self, batch: &Batch, shape: &[i64], at: &dyn Fn(usize) -> f32) -> Result<Vec<f32>> {
+    fn pool<T: Copy>(
+        &self,
+        batch: &Batch,
+        shape: &[i64],
+        values: &[T],
+        widen: impl Fn(T) -> f32,
+    ) -> Result<Vec<f32>> {
         let texts = batch.len();
         let (tokens, dim) = match (self.pooling, shape) {
             (Pooling::None, &[n, dim]) if n == texts as i64 && dim > 0 => (1, dim as usize),
@@ -302,9 +308,9 @@ impl Graph {
                 Pooling::Cls | Pooling::None => 1,
             };
             for token in 0..kept {
-                let row = first + token * dim;
-                for (d, value) in vector.iter_mut().enumerate() {
-                    *value += at(row + d);
+                let row = &values[first + token * dim..][..dim];
+                for (sum, &value) in vector.iter_mut().zip(row) {
+                    *sum += widen(value);
                 }
             }
             let mut scale = 1.0 / kept as f32;

@@ -7,6 +7,7 @@ use crate::bundle::{Bundle, BundleWriter};
 use crate::encoder::spec::{EncoderSpec, Pooling, Side};
 use crate::encoder::{Encoder as _, EncoderOptions};
 use crate::error::{Error, Result};
+use crate::segment::mmap::Mapping;
 use crate::metric::Metric;
 use std::path::Path;
 
@@ -87,7 +88,7 @@ fn try_out(export: &Export) -> Result<Findings> {
         .then(|| "query_encoder.onnx".into());
     let mut files = EncoderFiles::from_bytes(export.graph.clone(), export.tokenizer.clone());
     if let Some(graph) = export.query_graph.clone() {
-        files.query_graph = Some(Box::new(move || Ok(graph.clone())));
+        files.query_graph = Some(Box::new(move || Ok(Mapping::copy_of(&graph))));
     }
     let encoder = OnnxEncoder::load(&spec, files, &EncoderOptions::with_threads(1))?;
     let dim = encoder.dim();
