@@ -298,37 +298,30 @@ fn single_rows(db: &Database) {
     assert!(db.get("1/0/1999").expect("read").is_some());
 }
 
-/// Ready-made rows, from one caller and from two: while one waits for the disk the other quantizes.
+/// Ready-made rows, from one caller and from two: while one waits for the disk the other quantizes. The rows are there
+/// before the clock starts.
 fn bulk(db: &Database, rows: usize) {
     const BATCH: usize = 8192;
     let half = rows / 2;
     for (callers, range) in [(1, 0..half), (2, half..rows)] {
-        let next = std::sync::atomic::AtomicUsize::new(range.start);
-        let busy = Mutex::new(Duration::ZERO);
+        let all: Vec<Row> = (range.clone())
+            .map(|n| Row::vector(n.to_string(), vector(n)))
+            .collect();
+        let batches = Mutex::new(all.chunks(BATCH));
+        let started = Instant::now();
         std::thread::scope(|scope| {
             for _ in 0..callers {
                 scope.spawn(|| {
-                    let mut taken = Duration::ZERO;
-                    loop {
-                        let start = next.fetch_add(BATCH, Ordering::Relaxed);
-                        let batch: Vec<Row> = (start..(start + BATCH).min(range.end))
-                            .map(|n| Row::vector(n.to_string(), vector(n)))
-                            .collect();
-                        if batch.is_empty() {
-                            break;
-                        }
-                        let started = Instant::now();
-                        db.insert(&batch).expect("inserted");
-                        taken += started.elapsed();
+                    let next = || batches.lock().expect("no panic").next();
+                    while let Some(batch) = next() {
+                        db.insert(batch).expect("inserted");
                     }
-                    *busy.lock().expect("no panic") += taken;
                 });
             }
         });
-        let seconds = busy.into_inner().expect("no panic").as_secs_f64() / f64::from(callers);
         println!(
             "bulk inserts of {BATCH}, d={DIM}, M=8, {callers} callers: {:.0} rows/s",
-            range.len() as f64 / seconds
+            range.len() as f64 / started.elapsed().as_secs_f64()
         );
     }
     assert_eq!(db.snapshot().rows(), rows as u64);

@@ -16,6 +16,7 @@ use crate::options::{CreateOptions, Options};
 use crate::recover;
 use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
 use crate::scan::Scanner;
+use crate::sealer::Bell;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::store::{Committer, Compacted, Queue, Store};
@@ -182,6 +183,7 @@ impl Database {
             queue: Mutex::new(Queue::new(replayed.next_seq, model)),
             commit: Mutex::new(committer),
             sealing: Mutex::new(()),
+            bell: Bell::default(),
             compacting: Mutex::new(()),
             files,
             layout,

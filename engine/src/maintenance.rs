@@ -1,19 +1,22 @@
-//! The thread of an open database that does what nobody called for: commits prepared rebuilds, merges segments, trains a
-//! first quantizer where the options ask for one.
+//! The threads of an open database. One does what nobody called for: commits prepared rebuilds, merges segments, trains a
+//! first quantizer where the options ask for one. The other is the [`sealer`](crate::sealer).
 
 use crate::learn;
 use crate::rebuild;
+use crate::sealer::Sealer;
 use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The thread, ended and joined on drop.
+/// The threads, ended and joined on drop.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
+    /// Dropped, and so joined, last.
+    _sealer: Option<Sealer>,
 }
 
 #[derive(Debug, Default)]
@@ -37,8 +40,12 @@ impl Stop {
 }
 
 impl Maintenance {
-    /// Starts the thread. It keeps the store alive only while it works.
+    /// Starts the threads. They keep the store alive only while they work.
     pub(crate) fn start(store: &Arc<Store>) -> Self {
+        let sealer = store
+            .options
+            .seal_in_background
+            .then(|| Sealer::start(store));
         let stop = Arc::new(Stop::default());
         let pause = store.options.maintenance;
         let thread = {
@@ -51,9 +58,14 @@ impl Maintenance {
         if let Err(e) = &thread {
             tracing::warn!("no maintenance thread: {e}");
         }
+        if let Some(Err(e)) = &sealer {
+            // Inserts seal when twice as much is due.
+            tracing::warn!("no sealing thread: {e}");
+        }
         Self {
             stop,
             thread: thread.ok(),
+            _sealer: sealer.and_then(Result::ok),
         }
     }
 }

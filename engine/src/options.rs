@@ -44,6 +44,9 @@ pub struct Options {
     pub seal_rows: usize,
     /// Logs of this many bytes are sealed too.
     pub seal_bytes: u64,
+    /// Seal on a thread of its own. An insert waits for it only when the tail has grown to twice what is due; otherwise
+    /// the insert that makes a seal due does it.
+    pub seal_in_background: bool,
     /// Memory that rebuilding, compacting and training may take for their buffers, in bytes.
     pub memory_limit: usize,
     /// Merge small segments and drop dead rows in the background.
@@ -64,6 +67,7 @@ impl Default for Options {
             threads: 0,
             seal_rows: 1 << 18,
             seal_bytes: 256 << 20,
+            seal_in_background: true,
             memory_limit: 512 << 20,
             auto_compact: true,
             auto_quantize: None,

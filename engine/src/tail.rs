@@ -6,6 +6,7 @@
 
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
+use crate::key_index::{KeyHash, KeyIndex};
 use crate::live::Live;
 use crate::log::{Batch, Change, StoredVector};
 use crate::quantizer::CodeShape;
@@ -13,7 +14,6 @@ use crate::scan::{BlockSource, VectorSource, Vectors};
 use half::f16;
 use std::ops::Range;
 use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The runs of one snapshot.
 #[derive(Debug, Clone, Default)]
@@ -47,8 +47,7 @@ pub struct Run {
     /// The same as the kernels read them.
     blocks: Vec<u8>,
     shape: Option<CodeShape>,
-    /// Key hash and row, sorted.
-    index: Vec<(u64, u32)>,
+    index: KeyIndex,
 }
 
 #[derive(Debug)]
@@ -78,7 +77,7 @@ impl Tail {
 
     /// The living row with this key: which run, which row.
     pub fn find(&self, key: &str) -> Option<(usize, RowId)> {
-        let hash = xxh3_64(key.as_bytes());
+        let hash = KeyHash::of(key);
         let runs = self.frozen.len() + self.active.len();
         (0..runs).rev().find_map(|at| {
             let view = self.run(at);
@@ -162,7 +161,8 @@ impl Run {
             }
         }
         run.codes = codes;
-        run.finish()
+        run.index = run.indexed();
+        run.packed()
     }
 
     fn empty(dim: usize, shape: Option<CodeShape>, half: bool) -> Self {
@@ -179,7 +179,7 @@ impl Run {
             codes: Vec::new(),
             blocks: Vec::new(),
             shape,
-            index: Vec::new(),
+            index: KeyIndex::default(),
         }
     }
 
@@ -197,7 +197,12 @@ impl Run {
         for view in [older, newer] {
             merged.extend(view);
         }
-        merged.finish()
+        merged.index = if older.live.dead() + newer.live.dead() == 0 {
+            KeyIndex::merged(&older.run.index, &newer.run.index, older.run.rows())
+        } else {
+            merged.indexed()
+        };
+        merged.packed()
     }
 
     fn extend(&mut self, view: &RunView) {
@@ -231,8 +236,17 @@ impl Run {
         }
     }
 
-    /// Packs the codes and sorts the index.
-    fn finish(mut self) -> Self {
+    fn indexed(&self) -> KeyIndex {
+        let entries = self.keys.iter().zip(0..);
+        KeyIndex::of(
+            entries
+                .map(|(key, row)| KeyHash::of(key).entry(row))
+                .collect(),
+        )
+    }
+
+    /// Packs the codes.
+    fn packed(mut self) -> Self {
         if let Some(shape) = self.shape {
             assert_eq!(
                 self.codes.len(),
@@ -241,9 +255,6 @@ impl Run {
             );
             shape.pack(&self.codes, &mut self.blocks);
         }
-        let hashes = self.keys.iter().map(|key| xxh3_64(key.as_bytes()));
-        self.index = hashes.zip(0..).collect();
-        self.index.sort_unstable();
         self
     }
 
@@ -282,13 +293,9 @@ impl Run {
         &self.codes[row.0 as usize * width..][..width]
     }
 
-    fn find(&self, hash: u64, key: &str) -> Option<RowId> {
-        let start = self.index.partition_point(|&(h, _)| h < hash);
-        self.index[start..]
-            .iter()
-            .take_while(|&&(h, _)| h == hash)
-            .map(|&(_, row)| RowId(row))
-            .find(|&row| **self.key(row) == *key)
+    fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
+        let mut rows = self.index.rows(hash);
+        rows.find(|&row| **self.key(row) == *key)
     }
 }
 

@@ -212,6 +212,7 @@ pub fn operations(bytes: &[u8]) {
     let options = || Options {
         threads: 1,
         seal_rows: 6,
+        seal_in_background: false,
         auto_compact: false,
         maintenance: Duration::from_secs(3600),
         ..Options::default()

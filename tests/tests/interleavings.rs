@@ -135,6 +135,7 @@ fn options() -> Options {
     Options {
         threads: 1,
         seal_rows: 1000,
+        seal_in_background: false,
         auto_compact: false,
         maintenance: Duration::from_secs(3600),
         ..Options::default()

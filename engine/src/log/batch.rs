@@ -102,8 +102,8 @@ impl Batch {
             }
             out.extend((vector.dim() as u32).to_le_bytes());
             match vector {
-                StoredVector::F32(v) => extend_le(out, v, |x| x.to_le_bytes()),
-                StoredVector::F16(v) => extend_le(out, v, |x| x.to_le_bytes()),
+                StoredVector::F32(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
+                StoredVector::F16(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
             }
         }
     }
@@ -136,17 +136,6 @@ impl Batch {
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend((bytes.len() as u32).to_le_bytes());
     out.extend(bytes);
-}
-
-fn extend_le<T: Copy, const N: usize>(
-    out: &mut Vec<u8>,
-    values: &[T],
-    bytes: impl Fn(T) -> [u8; N],
-) {
-    out.reserve(values.len() * N);
-    for &value in values {
-        out.extend_from_slice(&bytes(value));
-    }
 }
 
 struct Cursor<'a>(&'a [u8]);

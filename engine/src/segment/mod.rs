@@ -14,12 +14,13 @@ mod output;
 mod rows;
 mod vecs;
 
+pub use crate::key_index::KeyHash;
 pub use codes::{CodeStats, CodesFile, CodesMeta, CodesWriter};
 pub use deletions::Deletions;
 pub use names::{FileName, ShortId};
 pub use rows::{
-    KeyHash, MAX_KEY_BYTES, MAX_TEXT_BYTES, RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary,
-    RowsWriter, ValueRef, Values,
+    MAX_KEY_BYTES, MAX_TEXT_BYTES, RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter,
+    ValueRef, Values,
 };
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 

@@ -24,8 +24,9 @@ pub(crate) struct Queue {
 struct Queued {
     batch: Batch,
     codes: Vec<u8>,
-    generation: crate::ids::Generation,
-    sealed: Vec<Option<(usize, crate::ids::RowId)>>,
+    /// The snapshot under which it was prepared, and the rows that have its keys there.
+    snapshot: Arc<Snapshot>,
+    found: Vec<Option<Place>>,
     slot: Arc<Slot>,
 }
 
@@ -48,7 +49,7 @@ impl Store {
         let slot = Arc::new(Slot::new(None));
         {
             let mut queue = lock(&self.queue);
-            if !Arc::ptr_eq(&queue.model, &prepared.model) {
+            if !Arc::ptr_eq(&queue.model, &prepared.snapshot.model) {
                 return Ok(None);
             }
             let first = queue.next_seq;
@@ -56,12 +57,12 @@ impl Store {
             queue.open.push(Queued {
                 batch: Batch {
                     first,
-                    encoder: prepared.model.encoder_id(),
+                    encoder: prepared.snapshot.model.encoder_id(),
                     changes: prepared.changes,
                 },
                 codes: prepared.codes,
-                generation: prepared.generation,
-                sealed: prepared.sealed,
+                snapshot: prepared.snapshot,
+                found: prepared.found,
                 slot: Arc::clone(&slot),
             });
         }
@@ -96,11 +97,13 @@ impl Store {
         if group.is_empty() {
             return;
         }
-        let mut next = Snapshot::clone(&self.current());
+        let current = self.current();
+        let mut next = Snapshot::clone(&current);
         let mut outcomes = Vec::with_capacity(group.len());
-        for queued in group {
-            let applied = self.apply(committer, &mut next, &queued);
-            outcomes.push((queued.slot, applied));
+        for (at, queued) in group.into_iter().enumerate() {
+            let slot = Arc::clone(&queued.slot);
+            let unchanged = at == 0 && Arc::ptr_eq(&queued.snapshot, &current);
+            outcomes.push((slot, self.apply(committer, &mut next, queued, unchanged)));
         }
         match committer.sync_log() {
             Ok(()) => {
@@ -121,20 +124,26 @@ impl Store {
     }
 
     /// Adds a batch to the log's next sync and to the snapshot in the making. An error leaves both as they were.
+    /// `unchanged`: that snapshot is still the one under which the batch was prepared.
     fn apply(
         &self,
         committer: &mut Committer,
         next: &mut Snapshot,
-        queued: &Queued,
+        queued: Queued,
+        unchanged: bool,
     ) -> Result<u64> {
-        let known = queued.generation == next.generation;
-        let mut places = Vec::with_capacity(queued.sealed.len());
-        for (change, &sealed) in queued.batch.changes.iter().zip(&queued.sealed) {
-            places.push(match next.tail.find(change.key()) {
-                Some((at, row)) => Some(Place::Tail(at, row)),
-                None if known => sealed.map(|(at, row)| Place::Segment(at, row)),
-                None => next.find(change.key())?,
-            });
+        let mut places = queued.found;
+        if !unchanged {
+            // Segments change at a commit only: the row of one that was found then is the one to be found now.
+            let known = queued.snapshot.generation == next.generation;
+            for (change, place) in queued.batch.changes.iter().zip(&mut places) {
+                *place = match (next.tail.find(change.key()), *place) {
+                    (Some((at, row)), _) => Some(Place::Tail(at, row)),
+                    (None, sealed @ Some(Place::Segment(..))) if known => sealed,
+                    (None, None) if known => None,
+                    (None, _) => next.find(change.key())?,
+                };
+            }
         }
         committer.append(&*self.files, &self.layout, &queued.batch)?;
         let killed = places
@@ -145,7 +154,7 @@ impl Store {
         next.tail.push(Run::new(
             &queued.batch,
             next.model.dim(),
-            queued.codes.clone(),
+            queued.codes,
             next.model.shape(),
         ));
         Ok(killed as u64)

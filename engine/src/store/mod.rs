@@ -27,6 +27,7 @@ use crate::layout::Layout;
 use crate::lock::FileLock;
 use crate::options::Options;
 use crate::row::{Inserted, Row};
+use crate::sealer::Bell;
 use crate::snapshot::Snapshot;
 use crate::versions::Versions;
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,8 @@ pub(crate) struct Store {
     pub(crate) commit: Mutex<Committer>,
     /// Held by a seal from its freeze to its commit.
     pub(crate) sealing: Mutex<()>,
+    /// Calls the thread that seals.
+    pub(crate) bell: Bell,
     /// Held by a compaction, and by whoever changes the model.
     pub(crate) compacting: Mutex<()>,
     pub(crate) warnings: Vec<String>,

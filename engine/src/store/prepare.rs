@@ -1,7 +1,6 @@
 //! From a caller's rows to the changes of a batch: checked, encoded and quantized, with no lock held.
 
 use crate::error::{Error, Result};
-use crate::ids::{Generation, RowId};
 use crate::log::{Change, StoredVector};
 use crate::model::Model;
 use crate::row::{Inserted, MAX_KEY, MAX_TEXT, Row, Value};
@@ -12,22 +11,19 @@ use std::sync::Arc;
 
 /// A batch that can be queued.
 pub(crate) struct Prepared {
-    /// The model under which it was encoded and quantized.
-    pub(crate) model: Arc<Model>,
+    /// What it was prepared under: its model encoded and quantized the rows.
+    pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) changes: Vec<Change>,
     /// Codes of the rows put, row-major; empty without a quantizer.
     pub(crate) codes: Vec<u8>,
-    /// The generation at which `sealed` was looked up.
-    pub(crate) generation: Generation,
-    /// For each change, the row of a segment that has its key: segments change at a commit only, so that holds as
-    /// long as the generation does.
-    pub(crate) sealed: Vec<Option<(usize, RowId)>>,
+    /// For each change, the row of the snapshot that has its key.
+    pub(crate) found: Vec<Option<Place>>,
     /// What is known already: unchanged rows, and rows that a later one of the same batch replaces.
     pub(crate) inserted: Inserted,
 }
 
 /// Prepares an insert. Every row is checked before anything is encoded.
-pub(crate) fn insert(snapshot: &Snapshot, rows: &[Row]) -> Result<Prepared> {
+pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared> {
     let model = &snapshot.model;
     let mut prepared = Prepared::new(snapshot);
     // Of rows with the same key the last counts.
@@ -41,14 +37,10 @@ pub(crate) fn insert(snapshot: &Snapshot, rows: &[Row]) -> Result<Prepared> {
     let mut texts = Vec::new();
     let mut vectors = Vec::new();
     for (at, row) in rows.iter().enumerate() {
-        if last[row.key.as_str()] != at {
+        if prepared.inserted.replaced > 0 && last[row.key.as_str()] != at {
             continue;
         }
         let found = snapshot.find(&row.key)?;
-        let sealed = match found {
-            Some(Place::Segment(at, row)) => Some((at, row)),
-            _ => None,
-        };
         let (text, vector) = match &row.value {
             Value::Text(text) => {
                 if let Some(place) = found
@@ -81,7 +73,7 @@ pub(crate) fn insert(snapshot: &Snapshot, rows: &[Row]) -> Result<Prepared> {
             text,
             vector,
         });
-        prepared.sealed.push(sealed);
+        prepared.found.push(found);
     }
     if !texts.is_empty() {
         let encoded = model.encode_keys(&texts)?;
@@ -101,7 +93,7 @@ pub(crate) fn insert(snapshot: &Snapshot, rows: &[Row]) -> Result<Prepared> {
 }
 
 /// Prepares a delete: keys that are not there need no change.
-pub(crate) fn delete(snapshot: &Snapshot, keys: &[&str]) -> Result<Prepared> {
+pub(crate) fn delete(snapshot: &Arc<Snapshot>, keys: &[&str]) -> Result<Prepared> {
     let mut prepared = Prepared::new(snapshot);
     let mut seen = HashMap::new();
     for &key in keys {
@@ -111,23 +103,19 @@ pub(crate) fn delete(snapshot: &Snapshot, keys: &[&str]) -> Result<Prepared> {
         let Some(place) = snapshot.find(key)? else {
             continue;
         };
-        prepared.sealed.push(match place {
-            Place::Segment(at, row) => Some((at, row)),
-            Place::Tail(..) => None,
-        });
+        prepared.found.push(Some(place));
         prepared.changes.push(Change::Delete { key: key.into() });
     }
     Ok(prepared)
 }
 
 impl Prepared {
-    fn new(snapshot: &Snapshot) -> Self {
+    fn new(snapshot: &Arc<Snapshot>) -> Self {
         Self {
-            model: Arc::clone(&snapshot.model),
+            snapshot: Arc::clone(snapshot),
             changes: Vec::new(),
             codes: Vec::new(),
-            generation: snapshot.generation,
-            sealed: Vec::new(),
+            found: Vec::new(),
             inserted: Inserted::default(),
         }
     }

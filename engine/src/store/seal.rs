@@ -14,24 +14,37 @@ use crate::tail::RunView;
 use std::sync::Arc;
 
 impl Store {
-    /// Seals if the tail or its logs have grown enough. If they have grown to twice that, waits for the seal that is
-    /// under way, so that writers never outrun it for long.
+    /// Sees to it that the tail is sealed if it or its logs have grown enough. If they have grown to twice that, waits,
+    /// so that writers never outrun the seals for long.
     pub(super) fn seal_if_due(&self) -> Result<()> {
-        let rows = self.current().tail.alive();
-        let bytes = lock(&self.commit).log_bytes();
-        let due = |times: u64| {
-            rows >= times * self.options.seal_rows as u64
-                || bytes >= times * self.options.seal_bytes
-        };
-        if !due(1) {
+        if !self.is_due(1) {
             return Ok(());
         }
-        if let Ok(sealing) = self.sealing.try_lock() {
-            self.seal_locked(&sealing)?;
-        } else if due(2) {
-            drop(lock(&self.sealing));
+        if self.is_due(2) {
+            return self.seal_due(2);
         }
-        Ok(())
+        if self.options.seal_in_background {
+            self.bell.ring();
+            return Ok(());
+        }
+        match self.sealing.try_lock() {
+            Ok(sealing) => self.seal_locked(&sealing).map(drop),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Seals if the tail is still this many times what is due once the seal that is under way has ended.
+    pub(crate) fn seal_due(&self, times: u64) -> Result<()> {
+        let sealing = lock(&self.sealing);
+        match self.is_due(times) {
+            true => self.seal_locked(&sealing).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    fn is_due(&self, times: u64) -> bool {
+        self.current().tail.alive() >= times * self.options.seal_rows as u64
+            || lock(&self.commit).log_bytes() >= times * self.options.seal_bytes
     }
 
     /// Makes a segment of the tail. Whether there was anything to seal.

@@ -126,6 +126,7 @@ fn a_disk_that_fills_up_refuses_in_words_and_keeps_what_it_took() {
             &path,
             Options {
                 seal_rows: 1000,
+                seal_in_background: false,
                 ..options()
             },
         )

@@ -68,6 +68,7 @@ fn busy(path: &std::path::Path) -> Database {
     let options = Options {
         maintenance: Duration::from_millis(20),
         auto_compact: true,
+        seal_in_background: true,
         ..options()
     };
     Database::open(path, options).unwrap()

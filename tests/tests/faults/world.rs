@@ -19,6 +19,7 @@ pub fn options() -> Options {
     Options {
         threads: 1,
         seal_rows: 14,
+        seal_in_background: false,
         auto_compact: false,
         maintenance: Duration::from_secs(3600),
         ..Options::default()

@@ -1,8 +1,9 @@
 //! What goes in comes out, and what can't go in is refused in words.
 
-use crate::support::{Random, keys, put, small, vectors};
+use crate::support::{Random, codebooks, keys, put, small, vectors};
 use mopqdb::{
-    CreateOptions, Database, Error, Filter, Inserted, Metric, Options, QueryOptions, Row, Value,
+    CreateOptions, Database, Error, Filter, Inserted, Metric, Model, Options, QueryOptions, Reader,
+    Row, Value,
 };
 
 #[test]
@@ -328,4 +329,51 @@ fn creating_says_what_it_needs() {
         value: Value::Vector(vec![1.0, 2.0]),
     };
     db.insert(&[row]).unwrap();
+}
+
+#[test]
+fn a_tail_that_is_due_is_sealed_by_a_thread_of_its_own_before_the_database_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        seal_in_background: true,
+        ..small()
+    };
+    let new = CreateOptions::vectors(4, Metric::Ip);
+    let db = Database::create(dir.path().join("db"), &new, options).unwrap();
+    let mut random = Random::new(5);
+    for n in 0..1000 {
+        db.insert(&[put(&n.to_string(), &random.vector(4))])
+            .unwrap();
+        let tail = db.stats().unwrap().tail_rows;
+        assert!(tail < 100, "{tail} rows wait where 50 are due");
+    }
+    let path = db.dir().to_path_buf();
+    db.close().unwrap();
+    let reader = Reader::open(&path, small()).unwrap();
+    let stats = reader.stats().unwrap();
+    assert_eq!(stats.rows, 1000);
+    assert!(stats.tail_rows < 50, "{} rows are due", stats.tail_rows);
+}
+
+#[test]
+fn a_batch_quantized_by_several_threads_has_the_codes_of_one_and_its_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random::new(6);
+    let mut vectors = random.vector(8 * 5000);
+    let bundle = codebooks(dir.path(), &vectors[..8 * 500], 8, Metric::Ip, true, 6);
+    for threads in [1, 2, 3, 8] {
+        let model = Model::open(bundle.clone(), threads).unwrap();
+        for rows in [0, 1, 1023, 2047, 2048, 2049, 5000] {
+            let some = &vectors[..8 * rows];
+            assert_eq!(
+                model.quantize_batch(some).unwrap(),
+                model.quantize(some).unwrap(),
+                "{rows} rows, {threads} threads"
+            );
+        }
+    }
+    vectors[8 * 4321 + 3] = f32::NAN;
+    let model = Model::open(bundle, 2).unwrap();
+    let (one, two) = (model.quantize(&vectors), model.quantize_batch(&vectors));
+    assert_eq!(one.unwrap_err().to_string(), two.unwrap_err().to_string());
 }

@@ -79,7 +79,12 @@ fn run(seed: u64, metric: Metric, steps: usize) {
             73..78 => drop(open.compact().unwrap()),
             78..84 => {
                 drop(db.take());
-                db = Some(Database::open(&path, small()).unwrap());
+                // What is there never depends on when a tail is sealed.
+                let options = Options {
+                    seal_in_background: random.below(2) == 0,
+                    ..small()
+                };
+                db = Some(Database::open(&path, options).unwrap());
             }
             84..88 => {
                 let bundle = &bundles[random.below(2)];

@@ -48,6 +48,7 @@ pub fn small() -> Options {
     Options {
         threads: 2,
         seal_rows: 50,
+        seal_in_background: false,
         auto_compact: false,
         ..Options::default()
     }

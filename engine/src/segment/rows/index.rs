@@ -1,71 +1,34 @@
-//! From a key to its row: entries of (hash, row) in order, and where each bucket of them begins.
+//! From a key to its row: a [`KeyIndex`] in the sections KEY_BUCKETS and KEY_ENTRIES.
 //!
-//! A bucket has some eight entries, a cache line; a look-up reads two numbers of KEY_BUCKETS, one bucket of
-//! KEY_ENTRIES, and then the keys of those rows whose 32 bits of hash agree, which are seldom others than the one
-//! looked for.
+//! A look-up reads two numbers of the one, a bucket of the other, and then the keys of those rows whose 32 bits of hash
+//! agree, which are seldom others than the one looked for.
 
 use super::keys::Keys;
-use crate::format::{Check, Part, Put, Section, checksum};
+use crate::format::{Check, Part, Section};
+use crate::key_index::{KeyHash, KeyIndex, buckets};
 use crate::segment::file::SegmentFile;
 use crate::segment::output::Output;
 use crate::{Result, RowId};
 
-const ENTRIES_PER_BUCKET: u32 = 8;
-
-/// The hash of a key, for look-ups in several segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyHash(u32);
-
-impl KeyHash {
-    /// The upper half of its xxh3.
-    #[inline]
-    pub fn of(key: &str) -> Self {
-        Self((checksum(key.as_bytes()) >> 32) as u32)
-    }
-
-    /// Ascends with the hash, so that buckets of sorted entries are ranges.
-    fn bucket(self, buckets: u32) -> usize {
-        ((u64::from(self.0) * u64::from(buckets)) >> 32) as usize
-    }
-}
-
-fn buckets(rows: u32) -> u32 {
-    rows.div_ceil(ENTRIES_PER_BUCKET).max(1)
-}
-
 /// Gathers hashes: eight bytes a row.
 #[derive(Debug, Default)]
 pub(super) struct IndexWriter {
-    /// Hash in the upper half, row in the lower: in the order of the file once sorted.
     entries: Vec<u64>,
 }
 
 impl IndexWriter {
     #[inline]
     pub(super) fn push(&mut self, key: &str) {
-        let row = self.entries.len() as u64;
-        self.entries.push(u64::from(KeyHash::of(key).0) << 32 | row);
+        let row = self.entries.len() as u32;
+        self.entries.push(KeyHash::of(key).entry(row));
     }
 
     /// Writes KEY_BUCKETS and KEY_ENTRIES.
-    pub(super) fn finish(mut self, output: &mut Output) -> Result<()> {
-        self.entries.sort_unstable();
-        let buckets = buckets(self.entries.len() as u32);
-        let mut starts = Vec::with_capacity((buckets as usize + 1) * 4);
-        let mut begun = 0;
-        for (index, entry) in self.entries.iter().enumerate() {
-            let bucket = KeyHash((entry >> 32) as u32).bucket(buckets);
-            while begun <= bucket {
-                starts.put_u32(index as u32);
-                begun += 1;
-            }
-        }
-        while begun <= buckets as usize {
-            starts.put_u32(self.entries.len() as u32);
-            begun += 1;
-        }
-        output.section(Section::KeyBuckets, Check::Chunks, &starts)?;
-        let entries: &[u8] = bytemuck::cast_slice(&self.entries);
+    pub(super) fn finish(self, output: &mut Output) -> Result<()> {
+        let index = KeyIndex::of(self.entries);
+        let starts: &[u8] = bytemuck::cast_slice(index.starts());
+        output.section(Section::KeyBuckets, Check::Chunks, starts)?;
+        let entries: &[u8] = bytemuck::cast_slice(index.entries());
         output.section(Section::KeyEntries, Check::Chunks, entries)
     }
 }
@@ -121,12 +84,12 @@ impl Index {
     }
 
     fn entry(&self, file: &SegmentFile, entry: u64) -> Result<(KeyHash, RowId)> {
-        let (hash, row) = (KeyHash((entry >> 32) as u32), entry as u32);
-        if row >= self.rows {
-            let what = format!("an entry for row {row} of {}", self.rows);
+        let (hash, row) = KeyHash::parts(entry);
+        if row.0 >= self.rows {
+            let what = format!("an entry for row {} of {}", row.0, self.rows);
             return Err(file.wrong(self.entries.wrong(0, what)));
         }
-        Ok((hash, RowId(row)))
+        Ok((hash, row))
     }
 
     /// Every entry is in its bucket and in order, and the buckets hold all of them. (That each is the entry of its

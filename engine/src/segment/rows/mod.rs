@@ -14,7 +14,6 @@ mod texts;
 mod writer;
 
 pub use cursor::{RowRef, RowsCursor, ValueRef};
-pub use index::KeyHash;
 pub use meta::{RowsMeta, RowsSummary, Values};
 pub use reader::RowsFile;
 pub use writer::{MAX_KEY_BYTES, MAX_TEXT_BYTES, RowsWriter};

@@ -1,13 +1,14 @@
 //! Reading a rows file in place.
 
 use super::cursor::RowsCursor;
-use super::index::{Index, KeyHash};
+use super::index::Index;
 use super::keys::Keys;
 use super::meta::{Meta, RowsMeta, RowsSummary, Values};
 use super::seqs::Seqs;
 use super::texts::{Texts, decompressor};
 use crate::files::Files;
 use crate::format::{Kind, Part, Section};
+use crate::key_index::KeyHash;
 use crate::segment::RowsHash;
 use crate::segment::file::SegmentFile;
 use crate::segment::names::FileName;
