@@ -14,7 +14,6 @@ use mopqdb::vectors::{VectorFormat, VectorReader};
 use mopqdb::{Bundle, CreateOptions, Database, Metric, Options, Row};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -36,18 +35,15 @@ pub const TARGETS: [Target; 9] = [
 
 /// A directory of this process, in memory where there is one.
 fn scratch() -> PathBuf {
-    static DIR: OnceLock<PathBuf> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let dir = DIR.get_or_init(|| {
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() {
-            memory.into()
-        } else {
-            std::env::temp_dir()
-        };
-        base.join(format!("mopqdb-fuzz-{}", std::process::id()))
-    });
-    dir.join(NEXT.fetch_add(1, Ordering::Relaxed).to_string())
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() {
+        memory.into()
+    } else {
+        std::env::temp_dir()
+    };
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    base.join(format!("mopqdb-fuzz-{}-{next}", std::process::id()))
 }
 
 /// A file with these bytes, which goes when this does.

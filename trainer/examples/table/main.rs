@@ -1,8 +1,8 @@
 //! The evidence: every system of the paper on real pairs, and the tables of its appendix. `make table`.
 //!
 //! A run is one folder with a `result.json`; a run that has one is not run again, and one that was interrupted goes on
-//! where it was. Texts are encoded once. Nothing is chosen on test queries: epochs, quantization weights and
-//! temperatures are chosen by validation recall.
+//! where it was. Texts are encoded once. Nothing is chosen on test queries: epochs, learning rates, quantization
+//! weights and temperatures are chosen by validation recall.
 
 mod report;
 mod set;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use mopqdb_trainer::bootstrap::{Interval, over_runs, ratio};
 
 use crate::Outcomes;
-use crate::systems::{self, SELECTIONS, SIZES, SYSTEMS, Table, WEIGHTS};
+use crate::systems::{self, SELECTIONS, SIZED, SIZES, SYSTEMS, Table, WEIGHTS};
 
 pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<()> {
     let runs = |name: &dyn Fn(u64) -> String| -> Vec<Outcomes> {
@@ -25,10 +25,12 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
             for system in SYSTEMS {
                 let found = runs(&|seed| format!("{system}-seed{seed}"));
                 let name = match found.first() {
-                    Some(first) if systems::weighted(&first.config) => {
-                        format!("{system} (w {})", first.config.quantization_weight)
-                    }
-                    _ => system.to_owned(),
+                    Some(first) if systems::weighted(&first.config) => format!(
+                        "{system} (rate {}, w {})",
+                        first.config.learning_rate, first.config.quantization_weight
+                    ),
+                    Some(first) => format!("{system} (rate {})", first.config.learning_rate),
+                    None => system.to_owned(),
                 };
                 row(&name, &found, &opq);
             }
@@ -57,7 +59,7 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
                     runs(&|seed| systems::size_name(system, subspaces, codewords, seed))
                 };
                 let opq = of("opq");
-                for system in ["opq", "mopq-b"] {
+                for system in SIZED {
                     row(
                         &format!("{subspaces}x{codewords} {system}"),
                         &of(system),

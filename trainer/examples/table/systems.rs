@@ -14,7 +14,7 @@ pub(crate) enum Table {
     Systems,
     /// MoPQ-b by selection function.
     Selection,
-    /// OPQ and MoPQ-b by code size.
+    /// PQ, OPQ, MoPQ-b and MoPQ-a by code size, at the rates that the systems' table chose.
     Sizes,
     /// DQN by weight: recall beside distortion.
     Dqn,
@@ -27,6 +27,8 @@ pub(crate) struct Experiment {
 }
 
 pub(crate) const WEIGHTS: [f64; 5] = [1.0, 1e-1, 1e-2, 1e-3, 1e-4];
+/// No system has to learn at a rate that suits another.
+pub(crate) const RATES: [f64; 3] = [2e-3, 1e-3, 3e-4];
 /// Code sizes of the paper.
 pub(crate) const SIZES: [(usize, usize); 4] = [(4, 128), (4, 256), (8, 256), (16, 256)];
 /// A temperature suits the range of its logits: squared distances, cosines, products.
@@ -53,6 +55,9 @@ pub(crate) const SYSTEMS: [&str; 11] = [
     "mopq-b-one",
 ];
 
+/// The systems whose recall is followed over code sizes.
+pub(crate) const SIZED: [&str; 4] = ["pq", "opq", "mopq-b", "mopq-dcs"];
+
 /// The runs of a table, those first that others need to choose by.
 pub(crate) fn experiments(
     table: Table,
@@ -71,21 +76,30 @@ pub(crate) fn experiments(
             } else {
                 Vec::new()
             };
-            sweep.into_iter().chain((1..=seeds).map(move |seed| {
-                let weight = if weighted(&config) {
-                    chosen_weight(&out, system)
-                } else {
-                    config.quantization_weight
-                };
-                Experiment {
-                    name: format!("{system}-seed{seed}"),
-                    config: TrainConfig {
-                        seed,
-                        quantization_weight: weight,
-                        ..config.clone()
+            // Asked for when their turn comes: then what they are chosen by has been run.
+            let tuned = {
+                let (config, out) = (config.clone(), out.clone());
+                move |seed, learning_rate| TrainConfig {
+                    seed,
+                    learning_rate,
+                    quantization_weight: if weighted(&config) {
+                        chosen_weight(&out, system)
+                    } else {
+                        config.quantization_weight
                     },
+                    ..config.clone()
                 }
-            }))
+            };
+            let of_rate = tuned.clone();
+            let rates = RATES.into_iter().map(move |rate| Experiment {
+                name: rate_name(system, rate),
+                config: of_rate(1, rate),
+            });
+            let runs = (1..=seeds).map(move |seed| Experiment {
+                name: format!("{system}-seed{seed}"),
+                config: tuned(seed, chosen_rate(&out, system)),
+            });
+            sweep.into_iter().chain(rates).chain(runs)
         })),
         Table::Selection => Box::new(SELECTIONS.into_iter().flat_map(move |(name, select)| {
             let (base, out) = (base.clone(), out.clone());
@@ -106,8 +120,9 @@ pub(crate) fn experiments(
                 }))
         })),
         Table::Sizes => Box::new(SIZES.into_iter().flat_map(move |(subspaces, codewords)| {
-            let base = base.clone();
-            ["opq", "mopq-b"].into_iter().flat_map(move |system| {
+            let (base, out) = (base.clone(), out.clone());
+            SIZED.into_iter().flat_map(move |system| {
+                let out = out.clone();
                 let config = TrainConfig {
                     subspaces,
                     codewords,
@@ -117,6 +132,7 @@ pub(crate) fn experiments(
                     name: size_name(system, subspaces, codewords, seed),
                     config: TrainConfig {
                         seed,
+                        learning_rate: chosen_rate(&out, system),
                         ..config.clone()
                     },
                 })
@@ -213,6 +229,15 @@ pub(crate) fn chosen_weight(out: &Path, system: &str) -> f64 {
     })
 }
 
+pub(crate) fn rate_name(system: &str, rate: f64) -> String {
+    format!("{system}-rate{rate}")
+}
+
+/// By validation recall, as the weight; the first where there are no runs.
+pub(crate) fn chosen_rate(out: &Path, system: &str) -> f64 {
+    best(RATES, |rate| out.join(rate_name(system, rate)))
+}
+
 pub(crate) fn chosen_temperature(out: &Path, name: &str) -> f64 {
     best(TEMPERATURES, |temperature| {
         out.join(format!("select-{name}-temperature{temperature}"))
@@ -222,7 +247,9 @@ pub(crate) fn chosen_temperature(out: &Path, name: &str) -> f64 {
 fn best<const N: usize>(of: [f64; N], folder: impl Fn(f64) -> std::path::PathBuf) -> f64 {
     let recall =
         |value: f64| outcomes(&folder(value)).map_or(-1.0, |found| found.validation_recall);
+    // Of equals the first.
     of.into_iter()
+        .rev()
         .max_by(|&a, &b| recall(a).total_cmp(&recall(b)))
         .expect("some values")
 }

@@ -7,8 +7,8 @@ use crate::bundle::{Bundle, BundleWriter};
 use crate::encoder::spec::{EncoderSpec, Pooling, Side};
 use crate::encoder::{Encoder as _, EncoderOptions};
 use crate::error::{Error, Result};
-use crate::segment::mmap::Mapping;
 use crate::metric::Metric;
+use crate::segment::mmap::Mapping;
 use std::path::Path;
 
 /// A user's own encoder, as exported.
