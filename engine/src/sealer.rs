@@ -2,40 +2,26 @@
 
 use crate::store::Store;
 use crossbeam::channel::{Receiver, Sender, bounded};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 
+#[derive(Debug)]
 enum Call {
     Seal,
     Stop,
 }
 
-/// By which a store calls its sealer.
-pub(crate) struct Bell {
-    calls: Sender<Call>,
-    /// Taken by the sealer when it starts. Without one, nobody comes.
-    sealer: Receiver<Call>,
-}
-
-impl Default for Bell {
-    fn default() -> Self {
-        // A seal takes all there is: one call that waits is as good as many.
-        let (calls, sealer) = bounded(1);
-        Self { calls, sealer }
-    }
-}
+/// By which a store calls its sealer. Without one, or when it has died, nobody comes.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(OnceLock<Sender<Call>>);
 
 impl Bell {
     /// Asks for a seal, soon.
     pub(crate) fn ring(&self) {
-        // Full: it was asked for, and has not begun.
-        let _ = self.calls.try_send(Call::Seal);
-    }
-}
-
-impl std::fmt::Debug for Bell {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Bell")
+        if let Some(calls) = self.0.get() {
+            // Full: it was asked for, and has not begun.
+            let _ = calls.try_send(Call::Seal);
+        }
     }
 }
 
@@ -49,11 +35,16 @@ pub(crate) struct Sealer {
 impl Sealer {
     /// Starts the thread. It keeps the store alive only while it works.
     pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Self> {
-        let (calls, taken) = (store.bell.calls.clone(), store.bell.sealer.clone());
-        let store = Arc::downgrade(store);
-        let thread = std::thread::Builder::new()
-            .name("mopqdb-sealer".into())
-            .spawn(move || run(&taken, &store))?;
+        // A seal takes all there is: one call that waits is as good as many. The thread alone listens, so that a call to
+        // one that has died is an error and nobody waits for it.
+        let (calls, taken) = bounded(1);
+        let thread = {
+            let store = Arc::downgrade(store);
+            std::thread::Builder::new()
+                .name("mopqdb-sealer".into())
+                .spawn(move || run(&taken, &store))?
+        };
+        let _ = store.bell.0.set(calls.clone());
         Ok(Self {
             calls,
             thread: Some(thread),

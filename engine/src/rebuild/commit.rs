@@ -55,7 +55,7 @@ fn commit(store: &Store, ready: &Ready, _compacting: &MutexGuard<'_, ()>) -> Res
         Bundle::open(store.layout.model(ready.model))?,
         store.options.threads,
     )?;
-    let target = Arc::new(target);
+    let target = Arc::new(target.no_mmap(store.options.no_mmap));
     let staging = Ready::staging(&store.layout, ready.model);
     let segments = store.layout.segments();
     store
