@@ -3,6 +3,7 @@
 pub mod doc_comments;
 pub mod faulty;
 pub mod hostile;
+pub mod mounted;
 pub mod recording;
 pub mod watched;
 

@@ -1,11 +1,14 @@
 //! `mopqdb-train` on real databases: vectors in, a registered model out; then the database is rebuilt with it.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use mopqdb::vectors::VectorWriter;
 use mopqdb::{CreateOptions, Database, Metric, Options, RebuildOptions, Row};
+use mopqdb_tests::mounted::Mounted;
+use mopqdb_tests::recording::copy_dir;
 use mopqdb_trainer::random::Random;
 
 const DIM: usize = 16;
@@ -179,6 +182,55 @@ fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     let left: Vec<_> =
         fs::read_dir(place.path("db").join("models")).map_or(Vec::new(), |dir| dir.collect());
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// The database and its runs on a file system with more and more room: no model until all of one fits, then the same
+/// one as where there was room from the start.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_named_and_leaves_no_model() {
+    let flags = [&INPUTS[..], &["--json"]].concat();
+    let roomy = vectors();
+    let expected = roomy.train(&flags);
+    assert!(expected.status.success(), "{}", text(&expected.stderr));
+    let expected: serde_json::Value = serde_json::from_slice(&expected.stdout).unwrap();
+
+    let place = vectors();
+    let db = place.path("db");
+    fs::rename(&db, place.path("elsewhere")).unwrap();
+    let Some(_mounted) = Mounted::new(&db, "size=2m") else {
+        return;
+    };
+    copy_dir(&place.path("elsewhere"), &db);
+    let filler = db.join("filler");
+    let mut refused = 0;
+    for room in [0, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512] {
+        // All there is, but for some KiB.
+        let mut file = fs::File::create(&filler).unwrap();
+        while file.write_all(&[1; 4096]).is_ok() {}
+        let size = file.metadata().unwrap().len();
+        file.set_len(size.saturating_sub(room * 1024)).unwrap();
+
+        let output = place.train(&flags);
+        let words = text(&output.stderr);
+        if output.status.success() {
+            let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(done["recall"], expected["recall"], "with {room} KiB");
+            assert_eq!(mopqdb::models(&db).unwrap().len(), 1);
+            assert!(refused >= 3, "{refused} times without room");
+            eprintln!("{refused} trainings without room, none left a model");
+            return;
+        }
+        refused += 1;
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+        assert!(
+            words.contains("No space left on device") && words.contains("db/"),
+            "with {room} KiB: {words}"
+        );
+        assert!(mopqdb::models(&db).unwrap().is_empty(), "with {room} KiB");
+        fs::remove_file(&filler).unwrap();
+    }
+    panic!("not even with 512 KiB");
 }
 
 /// A database of texts under the tiny encoder, which needs ONNX Runtime (`make setup`), and pairs for it.

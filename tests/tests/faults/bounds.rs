@@ -1,7 +1,6 @@
 //! Things at their ends: thousands of segments, every byte, clocks that go backwards, several file systems.
 
 use crate::encoders::{runtime, tiny};
-use crate::limits::Mounted;
 use crate::support::{Random, put};
 use crate::world::{DIM, METRIC, Models, Step, World, options};
 use crate::{report, scratch, torture};
@@ -9,6 +8,7 @@ use mopqdb::{
     CreateOptions, Database, Filter, Metric, Options, Query, QueryOptions, Reader, Row, Value,
     VerifyOptions,
 };
+use mopqdb_tests::mounted::Mounted;
 use std::time::{Duration, Instant, SystemTime};
 
 #[test]

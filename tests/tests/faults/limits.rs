@@ -4,9 +4,9 @@ use crate::support::{Random, put};
 use crate::world::{DIM, Known, Models, Step, World, options};
 use crate::{scratch, torture};
 use mopqdb::{Database, Error, Options, Reader};
+use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::recording::copy_dir;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 fn filled(models: &Models, path: &Path) -> World {
     models.create(path);
@@ -21,47 +21,6 @@ fn filled(models: &Models, path: &Path) -> World {
     }
     db.close().unwrap();
     world
-}
-
-/// A file system of its own, unmounted at the end. None, and said, where this may not mount one.
-pub struct Mounted(pub PathBuf);
-
-impl Mounted {
-    pub fn new(at: &Path, options: &str) -> Option<Self> {
-        std::fs::create_dir_all(at).unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
-            .arg(at)
-            .output();
-        match mount {
-            Ok(done) if done.status.success() => Some(Self(at.into())),
-            Ok(done) => {
-                eprintln!(
-                    "SKIPPED: can't mount a tmpfs here: {}",
-                    String::from_utf8_lossy(&done.stderr)
-                );
-                None
-            }
-            Err(e) => {
-                eprintln!("SKIPPED: no mount here: {e}");
-                None
-            }
-        }
-    }
-
-    fn remount(&self, options: &str) -> bool {
-        let done = Command::new("mount")
-            .args(["-o", &format!("remount,{options}")])
-            .arg(&self.0)
-            .status();
-        done.is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 fn expect_reading_only(models: &Models, path: &Path, world: &World) {

@@ -1,7 +1,7 @@
 //! The evidence: every system of the paper on real pairs, and the tables of its appendix. `make table`.
 //!
-//! A run is one folder with a `result.json`; a run that has one is not run again, and one that was interrupted goes on
-//! where it was. Texts are encoded once. Nothing is chosen on test queries: epochs, learning rates, quantization
+//! A run is one folder with a `result.json`; a run that has one is not run again, nor one whose configuration (seed
+//! included) another run had, and one that was interrupted goes on where it was. Texts are encoded once. Nothing is chosen on test queries: epochs, learning rates, quantization
 //! weights and temperatures are chosen by validation recall.
 
 mod report;
@@ -42,6 +42,9 @@ struct Flags {
     /// Seeds 1 to this.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
+    /// Take the rates, weights and temperatures that validation chose on this set, which has been run before.
+    #[arg(long, value_name = "SET")]
+    chosen_on: Option<String>,
     /// Only the runs whose names begin so.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -81,13 +84,21 @@ fn main() -> Result<()> {
     let flags = Flags::parse();
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
     let shared: toml::Table = toml::from_str(&flags.with).context("--with")?;
+    let chosen_on = flags.chosen_on.as_ref().map(|set| flags.out.join(set));
+    if let Some(folder) = chosen_on.as_ref().filter(|folder| !folder.exists()) {
+        bail!("--chosen-on: nothing has been run in {}", folder.display());
+    }
     for name in &flags.sets {
         let mut set = None;
         for &table in &flags.tables {
             if !flags.report {
-                for experiment in
-                    systems::experiments(table, flags.seeds, &flags.out.join(name), &shared)?
-                {
+                for experiment in systems::experiments(
+                    table,
+                    flags.seeds,
+                    &flags.out.join(name),
+                    chosen_on.as_deref(),
+                    &shared,
+                )? {
                     let wanted = |start: &String| experiment.name.starts_with(start.as_str());
                     if !flags.only.is_empty() && !flags.only.iter().any(wanted) {
                         continue;
@@ -116,9 +127,15 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
+    let config = &experiment.config;
+    if let Some(twin) = systems::twin(out, config) {
+        eprintln!("{}: as {}", experiment.name, twin.display());
+        fs::create_dir_all(path.parent().context("a folder")?)?;
+        let result = fs::read(twin.join("result.json"))?;
+        return mopqdb_trainer::checkpoint::write_whole(&path, &result);
+    }
     let set = set.expect("loaded when a result is missing");
     eprintln!("{}", experiment.name);
-    let config = &experiment.config;
     let run = Run::open(
         path.parent().context("a folder")?,
         &toml::to_string(config)?,

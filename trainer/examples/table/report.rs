@@ -44,8 +44,11 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
             let l2 = runs(&|seed| format!("select-l2-seed{seed}"));
             for (name, _) in SELECTIONS {
                 let found = runs(&|seed| format!("select-{name}-seed{seed}"));
-                let temperature = systems::chosen_temperature(out, name);
-                row(&format!("{name} ({temperature})"), &found, &l2);
+                let label = match found.first() {
+                    Some(first) => format!("{name} ({})", first.config.temperature),
+                    None => name.to_owned(),
+                };
+                row(&label, &found, &l2);
             }
         }
         Table::Sizes => {

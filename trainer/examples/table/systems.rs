@@ -1,6 +1,6 @@
 //! Which runs make up which table.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -12,7 +12,7 @@ use crate::Outcomes;
 pub(crate) enum Table {
     /// All nine systems at 8 x 256.
     Systems,
-    /// MoPQ-b by selection function.
+    /// MoPQ-b by selection function, at the rate that the systems' table chose.
     Selection,
     /// PQ, OPQ, MoPQ-b and MoPQ-a by code size, at the rates that the systems' table chose.
     Sizes,
@@ -28,7 +28,16 @@ pub(crate) struct Experiment {
 
 pub(crate) const WEIGHTS: [f64; 5] = [1.0, 1e-1, 1e-2, 1e-3, 1e-4];
 /// No system has to learn at a rate that suits another.
-pub(crate) const RATES: [f64; 3] = [2e-3, 1e-3, 3e-4];
+const RATES: [f64; 3] = [2e-3, 1e-3, 3e-4];
+/// NCS pulls a key with its whole weight and repels it with its device's share: it diverges at the higher rates.
+const NCS_RATES: [f64; 4] = [2e-3, 1e-3, 3e-4, 1e-4];
+
+fn rates(system: &str) -> &'static [f64] {
+    match system {
+        "mopq-ncs" => &NCS_RATES,
+        _ => &RATES,
+    }
+}
 /// Code sizes of the paper.
 pub(crate) const SIZES: [(usize, usize); 4] = [(4, 128), (4, 256), (8, 256), (16, 256)];
 /// A temperature suits the range of its logits: squared distances, cosines, products.
@@ -58,20 +67,23 @@ pub(crate) const SYSTEMS: [&str; 11] = [
 /// The systems whose recall is followed over code sizes.
 pub(crate) const SIZED: [&str; 4] = ["pq", "opq", "mopq-b", "mopq-dcs"];
 
-/// The runs of a table, those first that others need to choose by.
+/// The runs of a table, those first that others need to choose by: sweeps in the folder `out`, or what was chosen by
+/// validation in the folder of another set.
 pub(crate) fn experiments(
     table: Table,
     seeds: u64,
     out: &Path,
+    chosen_on: Option<&Path>,
     shared: &toml::Table,
 ) -> Result<Box<dyn Iterator<Item = Experiment>>> {
     let base = base(shared)?;
-    let out = out.to_path_buf();
+    let sweeps = chosen_on.is_none();
+    let out = chosen_on.unwrap_or(out).to_path_buf();
     Ok(match table {
         Table::Systems => Box::new(SYSTEMS.into_iter().flat_map(move |system| {
             let (base, out) = (base.clone(), out.clone());
             let config = of_system(system, &base);
-            let sweep: Vec<Experiment> = if weighted(&config) {
+            let sweep: Vec<Experiment> = if weighted(&config) && sweeps {
                 weights(system, &config)
             } else {
                 Vec::new()
@@ -91,7 +103,8 @@ pub(crate) fn experiments(
                 }
             };
             let of_rate = tuned.clone();
-            let rates = RATES.into_iter().map(move |rate| Experiment {
+            let rates = if sweeps { rates(system) } else { &[] };
+            let rates = rates.iter().map(move |&rate| Experiment {
                 name: rate_name(system, rate),
                 config: of_rate(1, rate),
             });
@@ -105,9 +118,14 @@ pub(crate) fn experiments(
             let (base, out) = (base.clone(), out.clone());
             let config = TrainConfig {
                 select,
+                learning_rate: chosen_rate(&out, "mopq-b"),
                 ..of_system("mopq-b", &base)
             };
-            let sweep = temperatures(name, &config);
+            let sweep = if sweeps {
+                temperatures(name, &config)
+            } else {
+                Vec::new()
+            };
             sweep
                 .into_iter()
                 .chain((1..=seeds).map(move |seed| Experiment {
@@ -224,7 +242,7 @@ pub(crate) fn size_name(system: &str, subspaces: usize, codewords: usize, seed: 
 
 /// By validation recall.
 pub(crate) fn chosen_weight(out: &Path, system: &str) -> f64 {
-    best(WEIGHTS, |weight| {
+    best(&WEIGHTS, |weight| {
         out.join(format!("{system}-weight{weight}"))
     })
 }
@@ -235,23 +253,32 @@ pub(crate) fn rate_name(system: &str, rate: f64) -> String {
 
 /// By validation recall, as the weight; the first where there are no runs.
 pub(crate) fn chosen_rate(out: &Path, system: &str) -> f64 {
-    best(RATES, |rate| out.join(rate_name(system, rate)))
+    best(rates(system), |rate| out.join(rate_name(system, rate)))
 }
 
-pub(crate) fn chosen_temperature(out: &Path, name: &str) -> f64 {
-    best(TEMPERATURES, |temperature| {
+fn chosen_temperature(out: &Path, name: &str) -> f64 {
+    best(&TEMPERATURES, |temperature| {
         out.join(format!("select-{name}-temperature{temperature}"))
     })
 }
 
-fn best<const N: usize>(of: [f64; N], folder: impl Fn(f64) -> std::path::PathBuf) -> f64 {
+fn best(of: &[f64], folder: impl Fn(f64) -> PathBuf) -> f64 {
     let recall =
         |value: f64| outcomes(&folder(value)).map_or(-1.0, |found| found.validation_recall);
     // Of equals the first.
-    of.into_iter()
+    of.iter()
+        .copied()
         .rev()
         .max_by(|&a, &b| recall(a).total_cmp(&recall(b)))
         .expect("some values")
+}
+
+/// The folder of a run that had this configuration: the same seed gives the same codebooks.
+pub(crate) fn twin(out: &Path, config: &TrainConfig) -> Option<PathBuf> {
+    let folders = std::fs::read_dir(out).ok()?;
+    folders
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|folder| outcomes(folder).is_some_and(|found| found.config == *config))
 }
 
 pub(crate) fn outcomes(folder: &Path) -> Option<Outcomes> {
