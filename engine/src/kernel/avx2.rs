@@ -1,5 +1,6 @@
-//! 64 lanes in two AVX2 registers.
+//! 64 lanes of a byte in two AVX2 registers; eight sums in one.
 
+use super::distance::Sums;
 use super::lanes::Lanes;
 use std::arch::x86_64::*;
 
@@ -79,5 +80,87 @@ impl Lanes for Avx2 {
     unsafe fn prefetch(line: *const u8) {
         // SAFETY: a prefetch never faults, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx2Sums(__m256);
+
+impl Sums for Avx2Sums {
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX2.
+        Self(unsafe { _mm256_setzero_ps() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(values: &[f32; 16], first: usize) -> Self {
+        debug_assert!(first <= 8);
+        // SAFETY: the caller has AVX2; `first` is 0 or 8, and this load needs no alignment.
+        Self(unsafe { _mm256_loadu_ps(values.as_ptr().add(first)) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, values: &mut [f32; 16], first: usize) {
+        debug_assert!(first <= 8);
+        // SAFETY: as for `load`.
+        unsafe { _mm256_storeu_ps(values.as_mut_ptr().add(first), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn minus(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        Self(unsafe { _mm256_sub_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: the caller has FMA.
+        Self(unsafe { _mm256_fmadd_ps(a.0, b.0, self.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn halves(sums: &[[f32; 16]; 4]) -> [f32; 4] {
+        // SAFETY: the caller has AVX2.
+        unsafe { halves(sums) }
+    }
+}
+
+/// Sixteen to eight to four within each of the four; then they are turned, so that lane n is the n-th's.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+pub(super) unsafe fn halves(sums: &[[f32; 16]; 4]) -> [f32; 4] {
+    // SAFETY: the caller has AVX2; 16 floats can be read of each, and four written.
+    unsafe {
+        let four = sums.each_ref().map(|sums| {
+            let (low, high) = (sums.as_ptr(), sums.as_ptr().add(8));
+            let eight = _mm256_add_ps(_mm256_loadu_ps(low), _mm256_loadu_ps(high));
+            _mm_add_ps(
+                _mm256_castps256_ps128(eight),
+                _mm256_extractf128_ps(eight, 1),
+            )
+        });
+        // Lanes 0 and 1, then 2 and 3, of two each.
+        let (ab, cd) = (
+            _mm_add_ps(
+                _mm_movelh_ps(four[0], four[1]),
+                _mm_movehl_ps(four[1], four[0]),
+            ),
+            _mm_add_ps(
+                _mm_movelh_ps(four[2], four[3]),
+                _mm_movehl_ps(four[3], four[2]),
+            ),
+        );
+        let one = _mm_add_ps(
+            _mm_shuffle_ps(ab, cd, 0b10_00_10_00),
+            _mm_shuffle_ps(ab, cd, 0b11_01_11_01),
+        );
+        let mut out = [0.0; 4];
+        _mm_storeu_ps(out.as_mut_ptr(), one);
+        out
     }
 }

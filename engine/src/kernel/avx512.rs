@@ -1,5 +1,7 @@
-//! 64 lanes in one AVX-512 register; VBMI looks up 128 entries at once.
+//! 64 lanes of a byte in one AVX-512 register, 16 sums in another; VBMI looks up 128 entries at once.
 
+use super::avx2;
+use super::distance::Sums;
 use super::lanes::Lanes;
 use std::arch::x86_64::*;
 
@@ -88,5 +90,48 @@ impl Lanes for Avx512 {
                 }
             })
         }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx512Sums(__m512);
+
+impl Sums for Avx512Sums {
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_setzero_ps() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(values: &[f32; 16], _first: usize) -> Self {
+        // SAFETY: the caller has AVX-512; this load needs no alignment.
+        Self(unsafe { _mm512_loadu_ps(values.as_ptr()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, values: &mut [f32; 16], _first: usize) {
+        // SAFETY: as for `load`.
+        unsafe { _mm512_storeu_ps(values.as_mut_ptr(), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn minus(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_sub_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_fmadd_ps(a.0, b.0, self.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn halves(sums: &[[f32; 16]; 4]) -> [f32; 4] {
+        // SAFETY: who has AVX-512 has AVX2.
+        unsafe { avx2::halves(sums) }
     }
 }

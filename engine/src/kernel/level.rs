@@ -1,11 +1,12 @@
 //! Which kernel runs: one detection, a value that proves CPU support.
 
 #[cfg(target_arch = "x86_64")]
-use super::avx2::Avx2;
+use super::avx2::{Avx2, Avx2Sums};
 #[cfg(target_arch = "x86_64")]
-use super::avx512::Avx512;
+use super::avx512::{Avx512, Avx512Sums};
 use super::block::{Entries, ROWS_PER_BLOCK};
 use super::columns::Columns;
+use super::distance::Plain;
 use super::filter::Filter;
 use super::portable::Portable;
 use super::{adc, distance, filter, float, portable, scalar};
@@ -226,16 +227,54 @@ impl Kernel {
         by_level!(self, float::accumulate, float::accumulate, (x: &[f32], inputs: usize, codes: &[u8], sums: &mut [f64]))
     }
 
-    /// The score of each row (n, dim) for one query.
-    pub(crate) fn similarities(self, metric: Metric, query: &[f32], rows: &[f32], out: &mut [f32]) {
-        assert!(rows.len() == out.len() * query.len());
+    /// The score of each row (n, dim) for each query (m, dim): (m, n).
+    pub(crate) fn similarities(
+        self,
+        metric: Metric,
+        queries: &[f32],
+        dim: usize,
+        rows: &[f32],
+        out: &mut [f32],
+    ) {
+        assert!(dim > 0 && queries.len().is_multiple_of(dim) && rows.len().is_multiple_of(dim));
+        assert!(out.len() == queries.len() / dim * (rows.len() / dim));
         match metric {
-            Metric::L2 => {
-                by_level!(self, distance::plain::<true>, distance::similarities::<true>, (query: &[f32], rows: &[f32], out: &mut [f32]))
-            }
-            Metric::Ip | Metric::Cosine => {
-                by_level!(self, distance::plain::<false>, distance::similarities::<false>, (query: &[f32], rows: &[f32], out: &mut [f32]))
-            }
+            Metric::L2 => self.scores_of_pairs::<true>(queries, dim, rows, out),
+            Metric::Ip | Metric::Cosine => self.scores_of_pairs::<false>(queries, dim, rows, out),
+        }
+    }
+
+    fn scores_of_pairs<const L2: bool>(
+        self,
+        queries: &[f32],
+        dim: usize,
+        rows: &[f32],
+        out: &mut [f32],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2<const L2: bool>(queries: &[f32], dim: usize, rows: &[f32], out: &mut [f32]) {
+            // SAFETY: this function is compiled for AVX2 and FMA.
+            unsafe { distance::similarities::<Avx2Sums, L2>(queries, dim, rows, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+        fn avx512<const L2: bool>(queries: &[f32], dim: usize, rows: &[f32], out: &mut [f32]) {
+            // SAFETY: this function is compiled for AVX-512.
+            unsafe { distance::similarities::<Avx512Sums, L2>(queries, dim, rows, out) }
+        }
+        match self.0 {
+            Level::Scalar => distance::plain::<L2>(queries, dim, rows, out),
+            // SAFETY: plain sums need no features.
+            Level::Portable => unsafe {
+                distance::similarities::<Plain, L2>(queries, dim, rows, out)
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+            Level::Avx2 => unsafe { avx2::<L2>(queries, dim, rows, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { avx512::<L2>(queries, dim, rows, out) },
         }
     }
 

@@ -60,12 +60,12 @@ pub(super) fn similarity<const L2: bool>(query: &[f32], row: &[f32]) -> f32 {
             q.mul_add(v, *sum)
         };
     }
-    tree::<L2>(sums)
+    signed::<L2>(halves(sums))
 }
 
-/// The fixed tree: halves are added until one sum remains. Never -0.
+/// The fixed tree: halves are added until one sum remains.
 #[inline(always)]
-pub(super) fn tree<const L2: bool>(mut sums: [f32; 16]) -> f32 {
+pub(super) fn halves(mut sums: [f32; 16]) -> f32 {
     let mut width = 8;
     while width > 0 {
         for l in 0..width {
@@ -73,7 +73,13 @@ pub(super) fn tree<const L2: bool>(mut sums: [f32; 16]) -> f32 {
         }
         width /= 2;
     }
-    if L2 { 0.0 - sums[0] } else { 0.0 + sums[0] }
+    sums[0]
+}
+
+/// The score of a sum. Never -0.
+#[inline(always)]
+pub(super) fn signed<const L2: bool>(sum: f32) -> f32 {
+    if L2 { 0.0 - sum } else { 0.0 + sum }
 }
 
 /// The f32 sums of a block's rows, in subspace order, beginning with 0.

@@ -12,7 +12,8 @@ const CHUNK_ROWS: usize = 1024;
 
 struct State {
     tops: Vec<TopK>,
-    scores: [f32; 64],
+    /// (queries, rows of a group)
+    scores: Vec<f32>,
     widened: Vec<f32>,
 }
 
@@ -33,7 +34,7 @@ pub(super) fn scan(
         &chunks,
         || State {
             tops: (0..count).map(|_| TopK::new(k)).collect(),
-            scores: [0.0; 64],
+            scores: vec![0.0; 64 * count],
             widened: vec![0.0; 64 * dim],
         },
         |state, chunk| {
@@ -65,9 +66,11 @@ pub(super) fn scan(
                         &state.widened[..n * dim]
                     }
                 };
-                for (query, top) in queries.chunks_exact(dim).zip(&mut state.tops) {
-                    let scores = &mut state.scores[..n];
-                    scanner.kernel.similarities(metric, query, rows, scores);
+                let scores = &mut state.scores[..n * count];
+                scanner
+                    .kernel
+                    .similarities(metric, queries, dim, rows, scores);
+                for (scores, top) in scores.chunks_exact(n).zip(&mut state.tops) {
                     let mut live = live;
                     while live != 0 {
                         let row = live.trailing_zeros() as usize;
