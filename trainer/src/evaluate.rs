@@ -4,12 +4,12 @@
 //! it is within the first n if ties fall at random, clamp((n - greater) / equal, 0, 1): never by its position.
 
 use anyhow::Result;
+use mopqdb::Metric;
 use mopqdb::quantizer::{LookupTable, Quantizer};
-use mopqdb::scan::{BlockSource, Found, Scanner};
+use mopqdb::scan::{BlockSource, Found, Scanner, VectorSource, Vectors};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ops::Range;
-use tch::{Kind, Tensor};
 
 /// What is asked and what is right.
 #[derive(Debug, Clone, Default)]
@@ -135,13 +135,11 @@ impl Encoded {
             for (offset, (table, found)) in tables.iter().zip(found).enumerate() {
                 let query = group * TOGETHER + offset;
                 let count_equal = |score: f32| {
-                    self.codes
-                        .chunks_exact(subspaces)
-                        .filter(|codes| table.score(codes) == score)
-                        .count()
+                    let codes = self.codes.chunks_exact(subspaces);
+                    Ok(codes.filter(|codes| table.score(codes) == score).count())
                 };
-                let score = |row| table.score(code(row));
-                places.push(place(questions, query, &found, score, count_equal));
+                let score = |row| Ok(table.score(code(row)));
+                places.push(place(questions, query, &found, score, count_equal)?);
             }
         }
         Ok(Places(places))
@@ -149,56 +147,65 @@ impl Encoded {
 }
 
 /// The places of the right keys by inner product of whole vectors: keys (rows, dim) and queries (questions, dim), as a
-/// head projects them. What quantization has to lose.
-pub fn dense_places(keys: &Tensor, queries: &Tensor, questions: &Questions) -> Places {
-    let keys = keys.tr();
+/// head projects them; exact for places below `depth`. What quantization has to lose.
+pub fn dense_places(
+    keys: &[f32],
+    queries: &[f32],
+    dim: usize,
+    questions: &Questions,
+    scanner: &Scanner,
+    depth: usize,
+) -> Result<Places> {
+    let all = Dense { values: keys, dim };
     let mut places = Vec::with_capacity(questions.len());
-    const TOGETHER: i64 = 64;
-    for first in (0..questions.len() as i64).step_by(TOGETHER as usize) {
-        let count = TOGETHER.min(questions.len() as i64 - first);
-        let scores = queries.narrow(0, first, count).matmul(&keys); // count, rows
-        let asked = first as usize..(first + count) as usize;
-        let mut found: Vec<Vec<Place>> = vec![Vec::new(); asked.len()];
-        let most = questions.answers[asked.clone()]
-            .iter()
-            .map(Vec::len)
-            .max()
-            .unwrap_or(0);
-        // The first answers of all queries, then the second ones of those that have a second, and so on.
-        for turn in 0..most {
-            let having: Vec<usize> = asked
-                .clone()
-                .filter(|&query| questions.answers[query].len() > turn)
-                .collect();
-            let lines: Vec<i64> = having.iter().map(|&query| query as i64 - first).collect();
-            let rows: Vec<i64> = having
-                .iter()
-                .map(|&query| i64::from(questions.answers[query][turn]))
-                .collect();
-            let scores = match having.len() == asked.len() {
-                true => scores.shallow_clone(),
-                false => scores.index_select(0, &Tensor::from_slice(&lines)),
+    // Some queries share one pass over the keys.
+    const TOGETHER: usize = 48;
+    for (group, some) in queries.chunks(TOGETHER * dim).enumerate() {
+        let found = scanner.scan_exact(&[&all], some, Metric::Ip, depth + 2)?;
+        for (offset, (query, found)) in some.chunks(dim).zip(found).enumerate() {
+            // By the scan itself, so that equal scores have equal bits.
+            let scores = |keys: &[f32], k: usize| -> Result<Vec<Found>> {
+                let some = Dense { values: keys, dim };
+                Ok(scanner
+                    .scan_exact(&[&some], query, Metric::Ip, k)?
+                    .swap_remove(0))
             };
-            let own = scores.gather(1, &Tensor::from_slice(&rows).unsqueeze(1), false);
-            let count = |which: Tensor| {
-                Vec::<i64>::try_from(which.sum_dim_intlist(1, false, Kind::Int64))
-                    .expect("a number a line")
+            let score = |row: u32| Ok(scores(&keys[row as usize * dim..][..dim], 1)?[0].score);
+            let count_equal = |score: f32| {
+                let all = scores(keys, keys.len() / dim)?;
+                Ok(all.iter().filter(|hit| hit.score == score).count())
             };
-            let (greater, equal) = (count(scores.gt_tensor(&own)), count(scores.eq_tensor(&own)));
-            for (at, &query) in having.iter().enumerate() {
-                let (mut greater, mut equal) = (greater[at] as u32, equal[at] as u32);
-                if let Some(&Some(excluded)) = questions.excluded.get(query) {
-                    let other = scores.double_value(&[at as i64, i64::from(excluded)]);
-                    let own = own.double_value(&[at as i64, 0]);
-                    greater -= u32::from(other > own);
-                    equal -= u32::from(other == own && equal > 1);
-                }
-                found[query - asked.start].push(Place { greater, equal });
-            }
+            let query = group * TOGETHER + offset;
+            places.push(place(questions, query, &found, score, count_equal)?);
         }
-        places.append(&mut found);
     }
-    Places(places)
+    Ok(Places(places))
+}
+
+/// Whole vectors in memory, (rows, dim).
+struct Dense<'a> {
+    values: &'a [f32],
+    dim: usize,
+}
+
+impl VectorSource for Dense<'_> {
+    fn rows(&self) -> usize {
+        self.values.len() / self.dim
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        None
+    }
+
+    fn rows_at(&self, rows: Range<usize>) -> mopqdb::Result<Vectors<'_>> {
+        Ok(Vectors::F32(
+            &self.values[rows.start * self.dim..rows.end * self.dim],
+        ))
+    }
 }
 
 /// The places of one query's answers among the best rows found.
@@ -206,34 +213,34 @@ fn place(
     questions: &Questions,
     query: usize,
     found: &[Found],
-    score: impl Fn(u32) -> f32,
-    count_equal: impl Fn(f32) -> usize,
-) -> Vec<Place> {
+    score: impl Fn(u32) -> Result<f32>,
+    count_equal: impl Fn(f32) -> Result<usize>,
+) -> Result<Vec<Place>> {
     let excluded = questions.excluded.get(query).copied().flatten();
     let last = found.last().map_or(f32::INFINITY, |hit| hit.score);
     questions.answers[query]
         .iter()
         .map(|&answer| {
-            let own = score(answer);
+            let own = score(answer)?;
             if own < last {
-                return Place::FAR;
+                return Ok(Place::FAR);
             }
             let greater = found.iter().filter(|hit| hit.score > own).count();
             let equal = if own > last {
                 found.iter().filter(|hit| hit.score == own).count()
             } else {
-                count_equal(own) // the ties go on past the rows found
+                count_equal(own)? // the ties go on past the rows found
             };
             let (mut greater, mut equal) = (greater as u32, equal.max(1) as u32);
             if let Some(own_row) = excluded.filter(|&row| row != answer) {
-                let other = score(own_row);
+                let other = score(own_row)?;
                 if other > own {
                     greater -= 1;
                 } else if other == own && equal > 1 {
                     equal -= 1;
                 }
             }
-            Place { greater, equal }
+            Ok(Place { greater, equal })
         })
         .collect()
 }
@@ -430,8 +437,9 @@ mod tests {
                 .map(|q| (q % 2 == 0).then_some(50 + q % 10))
                 .collect(),
         };
-        let tensor = |values: &[f32]| Tensor::from_slice(values).view([-1, dim as i64]);
-        let places = dense_places(&tensor(&keys), &tensor(&asked), &questions);
+        let scanner = Scanner::new(1).unwrap();
+        let places = dense_places(&keys, &asked, dim, &questions, &scanner, 100).unwrap();
+        let near = dense_places(&keys, &asked, dim, &questions, &scanner, 5).unwrap();
         for query in 0..queries {
             let score = |row: u32| -> f32 {
                 let key = &keys[row as usize * dim..][..dim];
@@ -448,6 +456,11 @@ mod tests {
                     equal: others().filter(|&row| score(row) == own).count() as u32,
                 };
                 assert_eq!(*place, expected, "query {query}");
+            }
+            for (place, near) in places.0[query].iter().zip(&near.0[query]) {
+                for n in 1..=5 {
+                    assert_eq!(near.within(n), place.within(n), "query {query}");
+                }
             }
         }
     }

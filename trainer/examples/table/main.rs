@@ -155,7 +155,7 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
     let encoded = Encoded::new(&trained.quantizer, &set.corpus.vectors, config.threads)?;
     let places = encoded.places(&trained.quantizer, &set.test, &scanner, 100)?;
     let codes = CodeReport::new(&trained.quantizer, &set.corpus.vectors, &encoded.codes)?;
-    let dense = trained.dense_places(&set.corpus.vectors, &set.test)?;
+    let dense = trained.dense_places(&set.corpus.vectors, &set.test, &scanner)?;
     let outcomes = Outcomes {
         config: config.clone(),
         validation_recall: trained.report["recall"]["10"].as_f64().unwrap_or(0.0),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use mopqdb::quantizer::Quantizer;
+use mopqdb::scan::Scanner;
 use tch::Tensor;
 
 use crate::corpus::Corpus;
@@ -71,19 +72,27 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// The places of right keys by whole vectors: as the head projects them, before quantization.
-    pub fn dense_places(&self, keys: &[f32], questions: &Questions) -> Result<Places> {
-        let project = |vectors: &[f32]| -> Result<Tensor> {
+    /// The places of right keys by whole vectors: as the head projects them, before quantization; the first 100.
+    pub fn dense_places(
+        &self,
+        keys: &[f32],
+        questions: &Questions,
+        scanner: &Scanner,
+    ) -> Result<Places> {
+        let project = |vectors: &[f32]| -> Result<Vec<f32>> {
             let mut projected =
                 vec![0.0; vectors.len() / self.quantizer.input_dim() * self.quantizer.dim()];
             self.quantizer.project(vectors, &mut projected)?;
-            Ok(Tensor::from_slice(&projected).view([-1, self.quantizer.dim() as i64]))
+            Ok(projected)
         };
-        Ok(dense_places(
+        dense_places(
             &project(keys)?,
             &project(&questions.vectors)?,
+            self.quantizer.dim(),
             questions,
-        ))
+            scanner,
+            100,
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use anyhow::Result;
+use mopqdb::scan::Scanner;
 use serde_json::json;
 use tch::{Device, Tensor};
 
@@ -48,7 +49,11 @@ impl Trainer<'_> {
         let seen = self.seen(&model);
         let Some(codebook) = &model.codebook else {
             let asked = !seen.questions.is_empty();
-            return Ok((asked.then(|| seen.dense_recall(&model, &[10])[0]), None));
+            let recall = match asked {
+                true => Some(seen.dense_recall(&model, &self.scanner, &[10])?[0]),
+                false => None,
+            };
+            return Ok((recall, None));
         };
         let metric = self.lessons.corpus.metric;
         let quantizer = export::quantizer(&model.head, codebook, self.config.method, metric)?;
@@ -101,7 +106,7 @@ impl Trainer<'_> {
         });
         if !questions.is_empty() {
             let places = encoded.places(&quantizer, questions, &self.scanner, 100)?;
-            let dense = seen.dense_recall(&model, &at);
+            let dense = seen.dense_recall(&model, &self.scanner, &at)?;
             report["validation_queries"] = json!(questions.len());
             for (n, dense) in at.iter().zip(dense) {
                 report["recall"][n.to_string()] = json!(places.recall(*n));
@@ -134,15 +139,14 @@ impl Seen<'_> {
     }
 
     /// Recall of the head's whole vectors.
-    fn dense_recall(&self, model: &Model, at: &[usize]) -> Vec<f64> {
+    fn dense_recall(&self, model: &Model, scanner: &Scanner, at: &[usize]) -> Result<Vec<f64>> {
         let queries = Tensor::from_slice(&self.questions.vectors).view([-1, self.hidden as i64]);
-        let embed = |x: &Tensor| tch::no_grad(|| model.head.forward(x));
-        let places = dense_places(
-            &embed(&self.keys_tensor()),
-            &embed(&queries),
-            &self.questions,
-        );
-        at.iter().map(|&n| places.recall(n)).collect()
+        let embed = |x: &Tensor| export::floats(&tch::no_grad(|| model.head.forward(x)));
+        let (keys, queries) = (embed(&self.keys_tensor()), embed(&queries));
+        let dim = queries.len() / self.questions.len();
+        let depth = at.iter().copied().max().unwrap_or(0);
+        let places = dense_places(&keys, &queries, dim, &self.questions, scanner, depth)?;
+        Ok(at.iter().map(|&n| places.recall(n)).collect())
     }
 }
 

@@ -118,16 +118,12 @@ fn train(world: &World, config: &TrainConfig) -> Found {
         panic!("nobody stopped it")
     };
     let encoded = Encoded::new(&trained.quantizer, &world.corpus.vectors, 1).unwrap();
+    let scanner = Scanner::new(1).unwrap();
     let places = encoded
-        .places(
-            &trained.quantizer,
-            &world.test,
-            &Scanner::new(1).unwrap(),
-            10,
-        )
+        .places(&trained.quantizer, &world.test, &scanner, 10)
         .unwrap();
     let dense = trained
-        .dense_places(&world.corpus.vectors, &world.test)
+        .dense_places(&world.corpus.vectors, &world.test, &scanner)
         .unwrap();
     let codes = CodeReport::new(&trained.quantizer, &world.corpus.vectors, &encoded.codes).unwrap();
     let found = Found {
