@@ -203,8 +203,8 @@ fn a_full_disk_is_named_and_leaves_no_model() {
     };
     copy_dir(&place.path("elsewhere"), &db);
     let filler = db.join("filler");
-    let mut refused = 0;
-    for room in [0, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512] {
+    let rooms = [0, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512];
+    for (refused, room) in rooms.into_iter().enumerate() {
         // All there is, but for some KiB.
         let mut file = fs::File::create(&filler).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}
@@ -221,7 +221,6 @@ fn a_full_disk_is_named_and_leaves_no_model() {
             eprintln!("{refused} trainings without room, none left a model");
             return;
         }
-        refused += 1;
         assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
         assert!(
             words.contains("No space left on device") && words.contains("db/"),
