@@ -7,11 +7,11 @@ use mopqdb::encoder::write::{BertConfig, Precision, write_bert};
 use mopqdb::encoder::{
     Encoder as _, EncoderFiles, EncoderOptions, EncoderSpec, OnnxEncoder, Pooling, SideTokenizer,
 };
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use crate::config::JointConfig;
 use crate::model::bert::{Bert, BertShape, read_weights};
-use crate::train::{Texts, encode};
+use crate::train::Texts;
 
 /// Where an encoder that learns starts: its files, and how it is run.
 #[derive(Debug)]
@@ -110,10 +110,8 @@ impl Joint {
             .iter()
             .map(|text| Ok(tokenizer.ids(text)?))
             .collect::<Result<_>>()?;
-        let ours = crate::export::floats(&encode(
-            &Bert::new(&self.shape, &read_weights(trained)?)?,
-            &ids,
-        ));
+        let bert = Bert::new(&self.shape, &read_weights(trained)?)?;
+        let ours = bert.read(&ids, Device::Cpu);
         let theirs = served.encode_keys(samples)?;
         let apart = ours
             .iter()
@@ -281,18 +279,9 @@ mod tests {
         };
         let texts = joint.texts(readings).unwrap();
         assert_eq!(texts.keys[0].len(), 5);
-        let start = encode(
-            &Bert::new(&texts.shape, &texts.weights).unwrap(),
-            &texts.keys,
-        );
-        let corpus = Corpus::new(
-            keys.clone(),
-            None,
-            crate::export::floats(&start),
-            16,
-            Metric::Cosine,
-        )
-        .unwrap();
+        let bert = Bert::new(&texts.shape, &texts.weights).unwrap();
+        let start = bert.read(&texts.keys, Device::Cpu);
+        let corpus = Corpus::new(keys.clone(), None, start, 16, Metric::Cosine).unwrap();
         let validation = Questions {
             vectors: vec![0.0; 100 * 16],
             answers: (200..300).map(|row| vec![row]).collect(),
@@ -331,6 +320,9 @@ mod tests {
         };
         let records = run.records().unwrap();
         assert!(records[1].loss < records[0].loss, "{records:?}");
+        // Vectors of other texts than those that were read would have some .03.
+        let recall = records.last().and_then(|record| record.recall);
+        assert!(recall.is_some_and(|recall| recall > 0.3), "{records:?}");
         let weights = trained.encoder.unwrap();
         let after = read_weights(&weights).unwrap();
         let moved = texts

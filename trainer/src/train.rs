@@ -6,7 +6,6 @@ mod served;
 mod worker;
 
 pub use lessons::{Lessons, Outcome, Texts, Trained, Unwatched, Watch};
-pub use served::encode;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +26,7 @@ use crate::random::Random;
 use crate::replica::Rates;
 use crate::run::{EpochRecord, Run};
 use crate::start;
+use served::Learned;
 use worker::{Answer, Job, Load, Material, State, Step, Worker};
 
 /// One run.
@@ -39,6 +39,8 @@ pub struct Trainer<'a> {
     fleet: Fleet<Job, Answer>,
     /// Pairs a device and step: the configured batch, or fewer where there are too few pairs.
     rows: usize,
+    /// What the last encoder that was asked made of the texts.
+    learned: Option<Arc<Learned>>,
 }
 
 impl<'a> Trainer<'a> {
@@ -99,6 +101,7 @@ impl<'a> Trainer<'a> {
                 material,
                 bert: bert.clone(),
                 replica: None,
+                reader: None,
             };
             Ok(move |job| worker.work(job))
         })?;
@@ -110,6 +113,7 @@ impl<'a> Trainer<'a> {
             scanner: Scanner::new(config.threads)?,
             rows: config.batch.min(pairs / devices.len()),
             fleet,
+            learned: None,
         })
     }
 
@@ -140,7 +144,7 @@ impl<'a> Trainer<'a> {
             if joint && !checkpoint.values.iter().any(|(name, _)| name == "codebook") {
                 watch.note("starting the codewords");
                 let model = self.restore(&checkpoint.values, &checkpoint.constants)?;
-                let keys = self.seen(&model).keys_tensor();
+                let keys = self.seen(&checkpoint.values)?.keys_tensor();
                 let (head, codebook) = start::codebook(&model.head, &keys, self.config)?;
                 let model = Model {
                     encoder: model.encoder,
@@ -204,18 +208,15 @@ impl<'a> Trainer<'a> {
     }
 
     /// The encoder as given, the head from its vectors, no codewords yet.
-    fn start(&self) -> Result<Model> {
+    fn start(&mut self) -> Result<Model> {
         let encoder = match self.lessons.texts {
             Some(texts) => Some(Bert::new(&texts.shape, &texts.weights)?),
             None => None,
         };
-        let hidden = self.lessons.corpus.hidden as i64;
         // An encoder cut to its first layers gives other vectors than the whole: those are what the head starts from.
-        let keys = match (&encoder, self.lessons.texts) {
-            (Some(encoder), Some(texts)) => encode(encoder, &texts.keys),
-            _ => Tensor::from_slice(&self.lessons.corpus.vectors).view([-1, hidden]),
-        };
-        let head = start::head(&keys, self.config)?;
+        let values = encoder.iter().flat_map(Bert::parameters);
+        let values: Named = values.map(|p| (p.name, p.tensor.detach())).collect();
+        let head = start::head(&self.seen(&values)?.keys_tensor(), self.config)?;
         Ok(Model {
             encoder,
             head,
@@ -315,19 +316,13 @@ impl<'a> Trainer<'a> {
     }
 
     fn load(&mut self, checkpoint: &Checkpoint, objective: &Objective) -> Result<()> {
-        let copy = |named: &Named| {
-            named
-                .iter()
-                .map(|(name, t)| (name.clone(), t.copy()))
-                .collect::<Named>()
-        };
         let jobs = (0..self.fleet.devices())
             .map(|_| {
                 Job::Load(Box::new(Load {
-                    values: copy(&checkpoint.values),
-                    constants: copy(&checkpoint.constants),
-                    means: copy(&checkpoint.means),
-                    squares: copy(&checkpoint.squares),
+                    values: copies(&checkpoint.values),
+                    constants: copies(&checkpoint.constants),
+                    means: copies(&checkpoint.means),
+                    squares: copies(&checkpoint.squares),
                     steps: checkpoint.progress.steps,
                     objective: objective.clone(),
                 }))
@@ -367,6 +362,12 @@ impl<'a> Trainer<'a> {
     }
 }
 
+/// For another thread, which may change them.
+fn copies(named: &Named) -> Named {
+    let copied = named.iter().map(|(name, t)| (name.clone(), t.copy()));
+    copied.collect()
+}
+
 /// A checkpoint of a model that has taken no step.
 fn fresh(model: &Model) -> Checkpoint {
     let zeros = |named: &Named| {
@@ -391,11 +392,7 @@ fn remember_best(checkpoint: &mut Checkpoint, recall: Option<f64>) {
     if progress.best.is_none_or(|(best, _)| recall > best) {
         progress.best = Some((recall, progress.epochs));
         progress.since_best = 0;
-        checkpoint.best = checkpoint
-            .values
-            .iter()
-            .map(|(name, t)| (name.clone(), t.copy()))
-            .collect();
+        checkpoint.best = copies(&checkpoint.values);
     } else {
         progress.since_best += 1;
     }

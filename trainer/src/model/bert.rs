@@ -9,6 +9,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use tch::{Device, Kind, Tensor};
 
 use super::{Group, Parameter, leaf, parameter};
+use crate::export::floats;
 
 /// Token ids of some texts, padded to the longest.
 #[derive(Debug)]
@@ -82,6 +83,33 @@ impl Bert {
             shape.config.hidden
         );
         Ok(bert)
+    }
+
+    /// From the values of a model that has one, named as [`Bert::parameters`] names them.
+    pub fn restore(shape: &BertShape, values: &[(String, Tensor)], device: Device) -> Result<Self> {
+        let own = values.iter().filter_map(|(name, tensor)| {
+            Some((
+                name.strip_prefix(PREFIX)?.to_owned(),
+                tensor.to_device(device),
+            ))
+        });
+        Self::new(shape, &own.collect::<Vec<_>>())
+    }
+
+    /// Pooled vectors of texts (texts, hidden), without a gradient; a batch holds texts of like length.
+    pub fn read(&self, texts: &[Vec<u32>], device: Device) -> Vec<f32> {
+        let hidden = self.shape.config.hidden;
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|&text| texts[text].len());
+        let mut vectors = vec![0.0; texts.len() * hidden];
+        for some in order.chunks(64) {
+            let ids: Vec<&[u32]> = some.iter().map(|&text| texts[text].as_slice()).collect();
+            let pooled = tch::no_grad(|| self.forward(&Tokens::pad(&ids, device)));
+            for (&text, vector) in some.iter().zip(floats(&pooled).chunks_exact(hidden)) {
+                vectors[text * hidden..][..hidden].copy_from_slice(vector);
+            }
+        }
+        vectors
     }
 
     /// Pooled vectors (rows, hidden): the mean over a text's tokens.
@@ -186,7 +214,7 @@ impl Bert {
             .1
     }
 
-    pub(super) fn parameters(&self) -> Vec<Parameter> {
+    pub(crate) fn parameters(&self) -> Vec<Parameter> {
         let of = |(name, tensor): &(String, Tensor)| {
             parameter(&format!("{PREFIX}{name}"), Group::Encoder, tensor)
         };

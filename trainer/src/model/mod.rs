@@ -109,15 +109,7 @@ impl Model {
         };
         let encoder = match bert {
             None => None,
-            Some(shape) => {
-                let own = values.iter().filter_map(|(name, tensor)| {
-                    Some((
-                        name.strip_prefix(bert::PREFIX)?.to_owned(),
-                        tensor.to_device(device),
-                    ))
-                });
-                Some(Bert::new(shape, &own.collect::<Vec<_>>())?)
-            }
+            Some(shape) => Some(Bert::restore(shape, values, device)?),
         };
         let mut head = Head::new(
             &value("head.weight")?,

@@ -1,71 +1,114 @@
 //! A model as it would be served: its validation recall after an epoch, its quantizer and its numbers at the end.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use anyhow::Result;
 use mopqdb::scan::Scanner;
 use serde_json::json;
-use tch::{Device, Tensor};
+use tch::Tensor;
 
-use super::{Trained, Trainer};
-use crate::checkpoint::Checkpoint;
+use super::worker::{Answer, Job, fingerprint};
+use super::{Lessons, Trained, Trainer, copies};
+use crate::checkpoint::{Checkpoint, Named};
 use crate::evaluate::{CodeReport, Encoded, Questions, dense_places, usage};
 use crate::export;
 use crate::model::Model;
-use crate::model::bert::{Bert, Tokens, write_weights};
+use crate::model::bert::{PREFIX, write_weights};
 use crate::start;
 
-impl Trainer<'_> {
-    /// Keys and validation queries as this model's encoder sees them.
-    pub(super) fn seen(&self, model: &Model) -> Seen<'_> {
-        match (&model.encoder, self.lessons.texts) {
-            (Some(encoder), Some(texts)) => {
-                let stored = |texts: &[Vec<u32>]| {
-                    let mut vectors = export::floats(&encode(encoder, texts));
-                    mopqdb::encoder::round_to_f16(&mut vectors);
-                    vectors
+/// Texts that a device reads at a time: little beside its timeout.
+const ROUND: usize = 256;
+
+impl<'a> Trainer<'a> {
+    /// Keys and validation queries as the encoder of these values sees them.
+    pub(super) fn seen(&mut self, values: &Named) -> Result<Seen<'a>> {
+        let Some(texts) = self.lessons.texts else {
+            return Ok(Seen::Stored(self.lessons));
+        };
+        let encoder: Named = values
+            .iter()
+            .filter(|(name, _)| name.starts_with(PREFIX))
+            .map(|(name, tensor)| (name.clone(), tensor.shallow_clone()))
+            .collect();
+        // The start of the head and that of the codewords, the last epoch and the end may be of the same encoder.
+        let fingerprint = fingerprint(&encoder);
+        if let Some(learned) = self
+            .learned
+            .as_ref()
+            .filter(|l| l.fingerprint == fingerprint)
+        {
+            return Ok(Seen::Learned(Arc::clone(learned)));
+        }
+        let readers = (0..self.fleet.devices())
+            .map(|_| Job::Reader(copies(&encoder)))
+            .collect();
+        self.fleet.run(readers)?;
+        let hidden = texts.shape.config.hidden;
+        let learned = Arc::new(Learned {
+            fingerprint,
+            hidden,
+            keys: self.read(&texts.keys, hidden)?,
+            questions: Questions {
+                vectors: self.read(&texts.validation, hidden)?,
+                ..self.lessons.validation.clone()
+            },
+        });
+        self.learned = Some(Arc::clone(&learned));
+        Ok(Seen::Learned(learned))
+    }
+
+    /// Vectors of texts (texts, hidden) as a database stores them; all devices read, texts of like length at a time.
+    fn read(&mut self, texts: &[Vec<u32>], hidden: usize) -> Result<Vec<f32>> {
+        let devices = self.fleet.devices();
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|&text| texts[text].len());
+        let mut vectors = vec![0.0; texts.len() * hidden];
+        for round in order.chunks(ROUND * devices) {
+            let share = round.len().div_ceil(devices);
+            let part = |device: usize| {
+                let first = (device * share).min(round.len());
+                &round[first..(first + share).min(round.len())]
+            };
+            let of = |device| Job::Read(part(device).iter().map(|&t| texts[t].clone()).collect());
+            let answers = self.fleet.run((0..devices).map(of).collect())?;
+            for (device, answer) in answers.into_iter().enumerate() {
+                let Answer::Vectors(read) = answer else {
+                    unreachable!("what is read is answered by vectors")
                 };
-                let questions = Questions {
-                    vectors: stored(&texts.validation),
-                    ..self.lessons.validation.clone()
-                };
-                Seen {
-                    keys: Cow::Owned(stored(&texts.keys)),
-                    questions: Cow::Owned(questions),
-                    hidden: texts.shape.config.hidden,
+                for (&text, vector) in part(device).iter().zip(read.chunks_exact(hidden)) {
+                    vectors[text * hidden..][..hidden].copy_from_slice(vector);
                 }
             }
-            _ => Seen {
-                keys: Cow::Borrowed(&self.lessons.corpus.vectors),
-                questions: Cow::Borrowed(self.lessons.validation),
-                hidden: self.lessons.corpus.hidden,
-            },
         }
+        mopqdb::encoder::round_to_f16(&mut vectors);
+        Ok(vectors)
     }
 
     /// Validation recall at 10 and mean codeword use, as they would be served.
-    pub(super) fn validate(&self, checkpoint: &Checkpoint) -> Result<(Option<f64>, Option<f64>)> {
+    pub(super) fn validate(
+        &mut self,
+        checkpoint: &Checkpoint,
+    ) -> Result<(Option<f64>, Option<f64>)> {
         let model = self.restore(&checkpoint.values, &checkpoint.constants)?;
-        let seen = self.seen(&model);
+        let seen = self.seen(&checkpoint.values)?;
         let Some(codebook) = &model.codebook else {
-            let asked = !seen.questions.is_empty();
-            let recall = match asked {
-                true => Some(seen.dense_recall(&model, &self.scanner, &[10])?[0]),
-                false => None,
+            let recall = match seen.questions().is_empty() {
+                true => None,
+                false => Some(seen.dense_recall(&model, &self.scanner, &[10])?[0]),
             };
             return Ok((recall, None));
         };
         let metric = self.lessons.corpus.metric;
         let quantizer = export::quantizer(&model.head, codebook, self.config.method, metric)?;
-        let encoded = Encoded::new(&quantizer, &seen.keys, self.config.threads)?;
+        let encoded = Encoded::new(&quantizer, seen.keys(), self.config.threads)?;
         let shape = quantizer.shape();
         let (used, _) = usage(&encoded.codes, shape.subspaces(), shape.codewords());
         let used = used.iter().sum::<usize>() as f64 / used.len() as f64;
-        let recall = match seen.questions.is_empty() {
+        let recall = match seen.questions().is_empty() {
             true => None,
             false => Some(
                 encoded
-                    .places(&quantizer, &seen.questions, &self.scanner, 10)?
+                    .places(&quantizer, seen.questions(), &self.scanner, 10)?
                     .recall(10),
             ),
         };
@@ -73,7 +116,7 @@ impl Trainer<'_> {
     }
 
     /// The best epoch's model as it is served, and its numbers.
-    pub(super) fn finish(&self, checkpoint: &Checkpoint) -> Result<Trained> {
+    pub(super) fn finish(&mut self, checkpoint: &Checkpoint) -> Result<Trained> {
         let values = if checkpoint.best.is_empty() {
             &checkpoint.values
         } else {
@@ -81,7 +124,7 @@ impl Trainer<'_> {
         };
         let model = self.restore(values, &checkpoint.constants)?;
         let metric = self.lessons.corpus.metric;
-        let seen = self.seen(&model);
+        let seen = self.seen(values)?;
         let quantizer = match &model.codebook {
             Some(codebook) => export::quantizer(&model.head, codebook, self.config.method, metric)?,
             None => {
@@ -92,10 +135,10 @@ impl Trainer<'_> {
         };
         // Numbered for the scan, before anything has codes.
         let quantizer = quantizer.arranged()?;
-        let encoded = Encoded::new(&quantizer, &seen.keys, self.config.threads)?;
-        let codes = CodeReport::new(&quantizer, &seen.keys, &encoded.codes)?;
+        let encoded = Encoded::new(&quantizer, seen.keys(), self.config.threads)?;
+        let codes = CodeReport::new(&quantizer, seen.keys(), &encoded.codes)?;
         let at = [10, 50, 100];
-        let questions = &*seen.questions;
+        let questions = seen.questions();
         let mut report = json!({
             "rows": self.lessons.corpus.rows(),
             "pairs": self.lessons.pairs.len(),
@@ -125,47 +168,59 @@ impl Trainer<'_> {
     }
 }
 
-/// Stored vectors as a model's encoder gives them.
-pub(super) struct Seen<'a> {
+/// Keys and validation queries as a model's encoder gives them.
+pub(super) enum Seen<'a> {
+    /// By the encoder that stays as it is.
+    Stored(&'a Lessons<'a>),
+    /// By one that learns.
+    Learned(Arc<Learned>),
+}
+
+/// What an encoder made of all texts.
+pub(super) struct Learned {
+    /// Of the encoder.
+    fingerprint: u64,
     /// (rows, hidden)
-    keys: Cow<'a, [f32]>,
-    questions: Cow<'a, Questions>,
+    keys: Vec<f32>,
+    questions: Questions,
     hidden: usize,
 }
 
 impl Seen<'_> {
+    fn keys(&self) -> &[f32] {
+        match self {
+            Self::Stored(lessons) => &lessons.corpus.vectors,
+            Self::Learned(learned) => &learned.keys,
+        }
+    }
+
+    fn questions(&self) -> &Questions {
+        match self {
+            Self::Stored(lessons) => lessons.validation,
+            Self::Learned(learned) => &learned.questions,
+        }
+    }
+
+    fn hidden(&self) -> usize {
+        match self {
+            Self::Stored(lessons) => lessons.corpus.hidden,
+            Self::Learned(learned) => learned.hidden,
+        }
+    }
+
     pub(super) fn keys_tensor(&self) -> Tensor {
-        Tensor::from_slice(&self.keys).view([-1, self.hidden as i64])
+        Tensor::from_slice(self.keys()).view([-1, self.hidden() as i64])
     }
 
     /// Recall of the head's whole vectors.
     fn dense_recall(&self, model: &Model, scanner: &Scanner, at: &[usize]) -> Result<Vec<f64>> {
-        let queries = Tensor::from_slice(&self.questions.vectors).view([-1, self.hidden as i64]);
+        let questions = self.questions();
+        let queries = Tensor::from_slice(&questions.vectors).view([-1, self.hidden() as i64]);
         let embed = |x: &Tensor| export::floats(&tch::no_grad(|| model.head.forward(x)));
         let (keys, queries) = (embed(&self.keys_tensor()), embed(&queries));
-        let dim = queries.len() / self.questions.len();
+        let dim = queries.len() / questions.len();
         let depth = at.iter().copied().max().unwrap_or(0);
-        let places = dense_places(&keys, &queries, dim, &self.questions, scanner, depth)?;
+        let places = dense_places(&keys, &queries, dim, questions, scanner, depth)?;
         Ok(at.iter().map(|&n| places.recall(n)).collect())
     }
-}
-
-/// Pooled vectors of texts (texts, hidden); a batch holds texts of like length.
-pub fn encode(encoder: &Bert, texts: &[Vec<u32>]) -> Tensor {
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    order.sort_by_key(|&text| texts[text].len());
-    tch::no_grad(|| {
-        let parts: Vec<Tensor> = order
-            .chunks(64)
-            .map(|some| {
-                let ids: Vec<&[u32]> = some.iter().map(|&text| texts[text].as_slice()).collect();
-                encoder.forward(&Tokens::pad(&ids, Device::Cpu))
-            })
-            .collect();
-        let mut back = vec![0i64; texts.len()];
-        for (place, &text) in order.iter().enumerate() {
-            back[text] = place as i64;
-        }
-        Tensor::cat(&parts, 0).index_select(0, &Tensor::from_slice(&back))
-    })
 }

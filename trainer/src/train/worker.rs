@@ -11,7 +11,7 @@ use crate::config::TrainConfig;
 use crate::devices::Seat;
 use crate::export;
 use crate::methods::Objective;
-use crate::model::bert::{BertShape, Tokens};
+use crate::model::bert::{Bert, BertShape, Tokens};
 use crate::model::{Input, Model};
 use crate::replica::{Rates, Replica, Slice};
 
@@ -20,6 +20,10 @@ pub(super) enum Job {
     Load(Box<Load>),
     Step(Step),
     State,
+    /// The values of an encoder, to read with until the next step.
+    Reader(Named),
+    /// Token ids of texts.
+    Read(Vec<Vec<u32>>),
 }
 
 pub(super) struct Load {
@@ -42,6 +46,8 @@ pub(super) enum Answer {
     Loaded,
     Loss(f64),
     State(Box<State>),
+    /// (texts, hidden)
+    Vectors(Vec<f32>),
 }
 
 /// What a device has learned so far.
@@ -111,6 +117,7 @@ pub(super) struct Worker {
     pub(super) seat: Seat,
     pub(super) material: Material,
     pub(super) replica: Option<Replica>,
+    pub(super) reader: Option<Bert>,
 }
 
 impl Worker {
@@ -121,6 +128,7 @@ impl Worker {
                 Ok(Answer::Loaded)
             }
             Job::Step(step) => {
+                self.reader = None;
                 let device = self.seat.device;
                 let (queries, keys) = self.material.pick(&step.queries, &step.keys, device);
                 let slice = Slice {
@@ -142,6 +150,15 @@ impl Worker {
                     .as_ref()
                     .expect("loaded before its state is asked for");
                 Ok(Answer::State(Box::new(state_of(replica))))
+            }
+            Job::Reader(values) => {
+                let shape = self.bert.as_ref().expect("only an encoder that learns");
+                self.reader = Some(Bert::restore(shape, &values, self.seat.device)?);
+                Ok(Answer::Loaded)
+            }
+            Job::Read(texts) => {
+                let reader = self.reader.as_ref().expect("given before the first text");
+                Ok(Answer::Vectors(reader.read(&texts, self.seat.device)))
             }
         }
     }
@@ -202,7 +219,7 @@ fn state_of(replica: &Replica) -> State {
 }
 
 /// FNV-1a over the bits of every value.
-fn fingerprint(values: &Named) -> u64 {
+pub(super) fn fingerprint(values: &Named) -> u64 {
     values
         .iter()
         .flat_map(|(_, tensor)| export::floats(&tensor.to_kind(Kind::Float)))
