@@ -8,7 +8,7 @@ use mopqdb::Metric;
 use mopqdb::quantizer::{LookupTable, Quantizer};
 use mopqdb::scan::{BlockSource, Found, Scanner, VectorSource, Vectors};
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// What is asked and what is right.
@@ -77,6 +77,14 @@ impl Places {
     }
 }
 
+/// The mean of each query's recall over several runs (seeds) of one system.
+pub fn over_runs(runs: &[Vec<f64>]) -> Vec<f64> {
+    let queries = runs.first().map_or(0, Vec::len);
+    (0..queries)
+        .map(|query| runs.iter().map(|run| run[query]).sum::<f64>() / runs.len() as f64)
+        .collect()
+}
+
 /// All keys under one quantizer.
 #[derive(Debug)]
 pub struct Encoded {
@@ -138,8 +146,8 @@ impl Encoded {
                     let codes = self.codes.chunks_exact(subspaces);
                     Ok(codes.filter(|codes| table.score(codes) == score).count())
                 };
-                let score = |row| Ok(table.score(code(row)));
-                places.push(place(questions, query, &found, score, count_equal)?);
+                let score = |row| table.score(code(row));
+                places.push(place(questions, query, depth, &found, score, count_equal)?);
             }
         }
         Ok(Places(places))
@@ -162,21 +170,43 @@ pub fn dense_places(
     const TOGETHER: usize = 48;
     for (group, some) in queries.chunks(TOGETHER * dim).enumerate() {
         let found = scanner.scan_exact(&[&all], some, Metric::Ip, depth + 2)?;
-        for (offset, (query, found)) in some.chunks(dim).zip(found).enumerate() {
-            // By the scan itself, so that equal scores have equal bits.
-            let scores = |keys: &[f32], k: usize| -> Result<Vec<Found>> {
-                let some = Dense { values: keys, dim };
-                Ok(scanner
-                    .scan_exact(&[&some], query, Metric::Ip, k)?
-                    .swap_remove(0))
-            };
-            let score = |row: u32| Ok(scores(&keys[row as usize * dim..][..dim], 1)?[0].score);
-            let count_equal = |score: f32| {
-                let all = scores(keys, keys.len() / dim)?;
-                Ok(all.iter().filter(|hit| hit.score == score).count())
-            };
+        for (offset, (vector, found)) in some.chunks(dim).zip(found).enumerate() {
             let query = group * TOGETHER + offset;
-            places.push(place(questions, query, &found, score, count_equal)?);
+            let scan = |keys: &[f32], k: usize| -> Result<Vec<Found>> {
+                let some = Dense { values: keys, dim };
+                let found = scanner.scan_exact(&[&some], vector, Metric::Ip, k)?;
+                Ok(found.into_iter().flatten().collect())
+            };
+            // By the scan itself, so that equal scores have equal bits.
+            let mut rows = questions.answers[query].clone();
+            rows.extend(questions.excluded.get(query).copied().flatten());
+            let gathered: Vec<f32> = rows
+                .iter()
+                .flat_map(|&row| &keys[row as usize * dim..][..dim])
+                .copied()
+                .collect();
+            let scores: HashMap<u32, f32> = scan(&gathered, rows.len().max(1))?
+                .iter()
+                .map(|hit| (rows[hit.row as usize], hit.score))
+                .collect();
+            let count_equal = |score: f32| {
+                let mut more = 4 * (depth + 2);
+                loop {
+                    let found = scan(keys, more)?;
+                    if found.len() < more || found.last().is_some_and(|last| last.score < score) {
+                        return Ok(found.iter().filter(|hit| hit.score == score).count());
+                    }
+                    more *= 4;
+                }
+            };
+            places.push(place(
+                questions,
+                query,
+                depth,
+                &found,
+                |row| scores[&row],
+                count_equal,
+            )?);
         }
     }
     Ok(Places(places))
@@ -208,12 +238,13 @@ impl VectorSource for Dense<'_> {
     }
 }
 
-/// The places of one query's answers among the best rows found.
+/// The places of one query's answers among the best rows found, two more than `depth`.
 fn place(
     questions: &Questions,
     query: usize,
+    depth: usize,
     found: &[Found],
-    score: impl Fn(u32) -> Result<f32>,
+    score: impl Fn(u32) -> f32,
     count_equal: impl Fn(f32) -> Result<usize>,
 ) -> Result<Vec<Place>> {
     let excluded = questions.excluded.get(query).copied().flatten();
@@ -221,11 +252,15 @@ fn place(
     questions.answers[query]
         .iter()
         .map(|&answer| {
-            let own = score(answer)?;
+            let own = score(answer);
             if own < last {
                 return Ok(Place::FAR);
             }
             let greater = found.iter().filter(|hit| hit.score > own).count();
+            // Even without the excluded row.
+            if greater > depth {
+                return Ok(Place::FAR);
+            }
             let equal = if own > last {
                 found.iter().filter(|hit| hit.score == own).count()
             } else {
@@ -233,7 +268,7 @@ fn place(
             };
             let (mut greater, mut equal) = (greater as u32, equal.max(1) as u32);
             if let Some(own_row) = excluded.filter(|&row| row != answer) {
-                let other = score(own_row)?;
+                let other = score(own_row);
                 if other > own {
                     greater -= 1;
                 } else if other == own && equal > 1 {
@@ -463,6 +498,11 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn runs_are_averaged_query_by_query() {
+        assert_eq!(over_runs(&[vec![1.0, 0.0], vec![0.0, 0.0]]), [0.5, 0.0]);
     }
 
     #[test]

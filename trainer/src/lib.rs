@@ -6,7 +6,6 @@
 //! the engine's own scan, and [`export`] hands the result over.
 
 pub mod adam;
-pub mod bootstrap;
 pub mod checkpoint;
 pub mod clock;
 pub mod config;

@@ -5,7 +5,7 @@ use crate::report::markdown::{Table, recall};
 use crate::report::markers;
 use crate::report::plot::{Plot, Scale, Series};
 use anyhow::{Context, Result};
-use mopqdb::eval::bootstrap::difference;
+use mopqdb::eval::bootstrap::ratio;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +33,10 @@ struct Run {
     config: Config,
     recall: [f64; 3],
     unquantized: [f64; 3],
+    distortion: f64,
     relative_distortion: f64,
+    /// Codewords in use, of a codebook on average.
+    used: f64,
     cpu_seconds: f64,
     /// Of each test query at 10, 50, 100.
     queries: [Vec<f64>; 3],
@@ -43,10 +46,11 @@ struct Run {
 struct Config {
     subspaces: usize,
     codewords: usize,
-    #[serde(default)]
     devices: String,
-    #[serde(default)]
     batch: usize,
+    seed: u64,
+    learning_rate: f64,
+    quantization_weight: f64,
 }
 
 /// The runs of a set by (system, size), one a seed.
@@ -62,7 +66,7 @@ pub fn write(table: &Path, docs: &Path) -> Result<()> {
         if runs.is_empty() {
             continue;
         }
-        text.push_str(&page(set, &runs));
+        text.push_str(&page(set, &runs, &weights(&table.join(set))?));
         fs::write(
             plots.join(format!("learning-{set}.svg")),
             curves(set, &runs),
@@ -99,7 +103,14 @@ fn read(folder: &Path) -> Result<Runs> {
         let run: Run = serde_json::from_slice(&fs::read(&path)?)
             .with_context(|| path.display().to_string())?;
         let size = format!("{}x{}", run.config.subspaces, run.config.codewords);
-        runs.entry((system, size)).or_default().push(run);
+        let seeds = runs.entry((system, size)).or_default();
+        // A run of the systems' table is one of the sizes' too.
+        if seeds
+            .iter()
+            .all(|other| other.config.seed != run.config.seed)
+        {
+            seeds.push(run);
+        }
     }
     Ok(runs)
 }
@@ -120,36 +131,59 @@ fn mean(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
     runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
 }
 
-/// Recall@10 of each query, the mean over seeds.
-fn by_query(runs: &[Run]) -> Vec<f64> {
-    let count = runs.first().map_or(0, |run| run.queries[0].len());
+/// Recall of each query at 10, 50 or 100, the mean over seeds.
+fn by_query(runs: &[Run], at: usize) -> Vec<f64> {
+    let count = runs.first().map_or(0, |run| run.queries[at].len());
     (0..count)
-        .map(|n| mean(runs, |run| run.queries[0][n]))
+        .map(|n| mean(runs, |run| run.queries[at][n]))
         .collect()
 }
 
-fn page(set: &str, runs: &Runs) -> String {
+/// How many times the other's recall, with its interval.
+fn times(runs: &[Run], other: Option<&Vec<Run>>, at: usize) -> String {
+    let Some(other) = other else {
+        return String::new();
+    };
+    let (ours, theirs) = (by_query(runs, at), by_query(other, at));
+    if ours.len() != theirs.len() || ours.is_empty() {
+        return String::new();
+    }
+    let value = ours.iter().sum::<f64>() / theirs.iter().sum::<f64>();
+    let interval = ratio(&ours, &theirs, 1);
+    format!("{value:.3} [{:.3}, {:.3}]", interval.low, interval.high)
+}
+
+fn page(set: &str, runs: &Runs, weights: &str) -> String {
     let (counterpart, kind) = paper::counterpart(set);
     let published = paper::recalls();
     let theirs = |system: &str, size: &str| -> Option<[Option<f64>; 3]> {
         let same = |p: &&Published| p.system == system && p.size == size && p.set == counterpart;
         published.iter().find(same).map(|p| p.recall)
     };
-    let mut text = format!("### {set}\n\nBeside the paper's `{counterpart}`: {kind}.\n\n");
-    let mut table = Table::new(&[
+    let mut recalls = Table::new(&[
         "system",
         "bytes",
         "seeds",
         "R@10",
+        "times OPQ's",
         "R@50",
+        "times OPQ's",
         "R@100",
-        "R@10 less OPQ's",
-        "un-quantized R@10",
-        "relative distortion",
-        "CPU-s",
+        "times OPQ's",
         "paper R@10",
         "R@50",
         "R@100",
+    ]);
+    let mut codes = Table::new(&[
+        "system",
+        "bytes",
+        "un-quantized R@10",
+        "distortion",
+        "relative",
+        "codewords used",
+        "learning rate",
+        "weight",
+        "CPU-s",
     ]);
     let mut sizes: Vec<&String> = runs.keys().map(|(_, size)| size).collect();
     sizes.sort_by(|a, b| {
@@ -164,34 +198,40 @@ fn page(set: &str, runs: &Runs) -> String {
             let Some(found) = runs.get(&(system.to_owned(), size.clone())) else {
                 continue;
             };
-            let against = match opq {
-                Some(opq)
-                    if system != "opq" && opq[0].queries[0].len() == found[0].queries[0].len() =>
-                {
-                    let (ours, base) = (by_query(found), by_query(opq));
-                    let interval = difference(&ours, &base, 1);
-                    let gain = mean(found, |run| run.recall[0]) - mean(opq, |run| run.recall[0]);
-                    format!("{gain:+.3} [{:+.3}, {:+.3}]", interval.low, interval.high)
-                }
-                _ => String::new(),
-            };
-            let published = theirs(system, size).unwrap_or_default();
-            let mut cells = vec![
+            let bytes = paper::bytes(size).map_or_else(String::new, |b| b.to_string());
+            let mut cells = vec![name.to_owned(), bytes.clone(), found.len().to_string()];
+            for at in 0..3 {
+                cells.push(recall(Some(mean(found, |run| run.recall[at]))));
+                cells.push(match system {
+                    "opq" => String::new(),
+                    _ => times(found, opq, at),
+                });
+            }
+            cells.extend(theirs(system, size).unwrap_or_default().map(recall));
+            recalls.row(cells);
+            let config = &found[0].config;
+            codes.row(vec![
                 name.to_owned(),
-                paper::bytes(size).map_or_else(String::new, |b| b.to_string()),
-                found.len().to_string(),
-            ];
-            cells.extend([0, 1, 2].map(|at| recall(Some(mean(found, |run| run.recall[at])))));
-            cells.push(against);
-            cells.push(recall(Some(mean(found, |run| run.unquantized[0]))));
-            cells.push(format!("{:.2}", mean(found, |run| run.relative_distortion)));
-            cells.push(format!("{:.0}", mean(found, |run| run.cpu_seconds)));
-            cells.extend(published.map(recall));
-            table.row(cells);
+                bytes,
+                recall(Some(mean(found, |run| run.unquantized[0]))),
+                format!("{:.2}", mean(found, |run| run.distortion)),
+                format!("{:.2}", mean(found, |run| run.relative_distortion)),
+                format!("{:.0}", mean(found, |run| run.used)),
+                config.learning_rate.to_string(),
+                match config.quantization_weight {
+                    0.0 => String::new(),
+                    weight => weight.to_string(),
+                },
+                format!("{:.0}", mean(found, |run| run.cpu_seconds)),
+            ]);
         }
     }
-    let _ = writeln!(text, "{table}");
+    let mut text = format!(
+        "### {set}\n\nBeside the paper's `{counterpart}`: {kind}.\n\n{recalls}\n\
+         What the codes are like, and what was chosen by validation:\n\n{codes}\n"
+    );
     text.push_str(&selections(set, runs));
+    text.push_str(weights);
     let mut devices: Vec<String> = runs
         .values()
         .flatten()
@@ -213,6 +253,28 @@ fn page(set: &str, runs: &Runs) -> String {
         devices.join(", ")
     );
     text
+}
+
+/// DQN by the weight of its distortion: is the least distorted the best?
+fn weights(folder: &Path) -> Result<String> {
+    let mut table = Table::new(&["w", "R@10", "R@50", "R@100", "distortion", "relative"]);
+    for weight in ["1", "0.1", "0.01", "0.001", "0.0001"] {
+        let path = folder.join(format!("dqn-weight{weight}/result.json"));
+        let Ok(bytes) = fs::read(&path) else {
+            continue;
+        };
+        let run: Run =
+            serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?;
+        let mut cells = vec![weight.to_owned()];
+        cells.extend(run.recall.map(|value| recall(Some(value))));
+        cells.push(format!("{:.2}", run.distortion));
+        cells.push(format!("{:.3}", run.relative_distortion));
+        table.row(cells);
+    }
+    Ok(match table.is_empty() {
+        true => String::new(),
+        false => format!("DQN by the weight of its distortion, seed 1:\n\n{table}\n"),
+    })
 }
 
 /// MoPQ-b by how a codeword is chosen, where that was run.
@@ -335,16 +397,22 @@ mod tests {
             "<!-- begin: learning -->\n<!-- end: learning -->\n",
         )
         .unwrap();
-        for (name, gain) in [
-            ("opq-seed1", 0.0),
-            ("mopq-dcs-seed1", 0.125),
-            ("mopq-dcs-seed2", 0.125),
+        for (name, seed, gain) in [
+            ("dqn-weight0.1", 1, 0.0),
+            ("opq-seed1", 1, 0.0),
+            ("mopq-dcs-seed1", 1, 0.125),
+            ("mopq-dcs-seed2", 2, 0.125),
+            ("mopq-dcs-8x256-seed2", 2, 0.125),
         ] {
             let queries: Vec<f64> = (0..400).map(|n| f64::from(n % 2) * 0.5 + gain).collect();
             let run = json!({
-                "config": {"subspaces": 8, "codewords": 256, "devices": "cpu:4", "batch": 128},
+                "config": {
+                    "subspaces": 8, "codewords": 256, "devices": "cpu:4", "batch": 128,
+                    "seed": seed, "learning_rate": 0.002, "quantization_weight": 0.0,
+                },
                 "recall": [0.25 + gain, 0.5, 0.6], "unquantized": [0.9, 0.95, 0.99],
-                "relative_distortion": 0.4, "cpu_seconds": 3.0, "queries": [queries, [], []],
+                "distortion": 2.0, "relative_distortion": 0.4, "used": 255.0, "cpu_seconds": 3.0,
+                "queries": [queries, [], []],
             });
             let folder = table.join("quora").join(name);
             fs::create_dir_all(&folder).unwrap();
@@ -352,7 +420,11 @@ mod tests {
         }
         write(&table, &docs).unwrap();
         let page = fs::read_to_string(docs.join("evidence.md")).unwrap();
-        let expected = "| MoPQ-a (DCS) | 8 | 2 | .375 | .500 | .600 | +0.125 [+0.125, +0.125] | .900 | 0.40 | 3 | .672 | .898 | .942 |";
+        let expected = "| MoPQ-a (DCS) | 8 | 2 | .375 | 1.500 [1.4";
+        assert!(page.contains(expected), "{page}");
+        let expected = "| MoPQ-a (DCS) | 8 | .900 | 2.00 | 0.40 | 255 | 0.002 |  | 3 |";
+        assert!(page.contains(expected), "{page}");
+        let expected = "| 0.1 | .250 | .500 | .600 | 2.00 | 0.400 |";
         assert!(page.contains(expected), "{page}");
         assert!(
             docs.join("plots/learning-quora.svg").exists()

@@ -6,9 +6,9 @@ use crate::kernel::random::Random;
 /// A 95% interval.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Interval {
-    /// 2.5% of the resampled means are below.
+    /// 2.5% of the resamples are below.
     pub low: f64,
-    /// 2.5% of the resampled means are above.
+    /// 2.5% of the resamples are above.
     pub high: f64,
 }
 
@@ -17,19 +17,36 @@ const DRAWS: usize = 1000;
 
 /// The interval of the mean.
 pub fn interval(values: &[f64], seed: u64) -> Interval {
-    resample(values.len(), seed, |n| values[n])
+    resample(values.len(), seed, |drawn| mean(values, drawn))
 }
 
-/// The interval of the mean of `ours - theirs`, query by query.
+/// The interval of `mean ours - mean theirs`, both of the same drawn queries.
 ///
 /// # Panics
 /// If they are not of the same queries.
 pub fn difference(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     assert_eq!(ours.len(), theirs.len(), "recalls of the same queries");
-    resample(ours.len(), seed, |n| ours[n] - theirs[n])
+    resample(ours.len(), seed, |drawn| {
+        mean(ours, drawn) - mean(theirs, drawn)
+    })
 }
 
-fn resample(count: usize, seed: u64, value: impl Fn(usize) -> f64) -> Interval {
+/// The interval of `mean ours / mean theirs`, likewise.
+///
+/// # Panics
+/// If they are not of the same queries.
+pub fn ratio(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
+    assert_eq!(ours.len(), theirs.len(), "recalls of the same queries");
+    resample(ours.len(), seed, |drawn| {
+        mean(ours, drawn) / mean(theirs, drawn)
+    })
+}
+
+fn mean(values: &[f64], drawn: &[usize]) -> f64 {
+    drawn.iter().map(|&query| values[query]).sum::<f64>() / drawn.len() as f64
+}
+
+fn resample(count: usize, seed: u64, of: impl Fn(&[usize]) -> f64) -> Interval {
     if count == 0 {
         return Interval {
             low: 0.0,
@@ -37,16 +54,17 @@ fn resample(count: usize, seed: u64, value: impl Fn(usize) -> f64) -> Interval {
         };
     }
     let mut random = Random::new(seed);
-    let mut means: Vec<f64> = (0..DRAWS)
+    let mut drawn = vec![0; count];
+    let mut found: Vec<f64> = (0..DRAWS)
         .map(|_| {
-            let sum: f64 = (0..count).map(|_| value(random.below(count))).sum();
-            sum / count as f64
+            drawn.fill_with(|| random.below(count));
+            of(&drawn)
         })
         .collect();
-    means.sort_by(f64::total_cmp);
+    found.sort_by(f64::total_cmp);
     Interval {
-        low: means[DRAWS * 25 / 1000],
-        high: means[DRAWS * 975 / 1000 - 1],
+        low: found[DRAWS * 25 / 1000],
+        high: found[DRAWS * 975 / 1000 - 1],
     }
 }
 
@@ -82,5 +100,14 @@ mod tests {
             "apart they can't be told"
         );
         assert_eq!(difference(&ours, &theirs, 7), paired, "seeded");
+    }
+
+    #[test]
+    fn what_queries_share_cancels_out_of_a_ratio() {
+        let mut random = Random::new(2);
+        let theirs: Vec<f64> = (0..500).map(|_| random.unit()).collect();
+        let ours: Vec<f64> = theirs.iter().map(|x| x * 1.1).collect();
+        let Interval { low, high } = ratio(&ours, &theirs, 7);
+        assert!((low - 1.1).abs() < 1e-9 && (high - 1.1).abs() < 1e-9);
     }
 }

@@ -71,6 +71,9 @@ pub(super) fn scan(
                     .kernel
                     .similarities(metric, queries, dim, rows, scores);
                 for (scores, top) in scores.chunks_exact(n).zip(&mut state.tops) {
+                    if all_below(scores, top.cutoff()) {
+                        continue;
+                    }
                     let mut live = live;
                     while live != 0 {
                         let row = live.trailing_zeros() as usize;
@@ -102,4 +105,26 @@ pub(super) fn scan(
         }
     }
     Ok(by_query.into_iter().map(|tops| merge(tops, k)).collect())
+}
+
+/// Whether no score reaches the cutoff, and all are finite. Without a branch a score, so that they are looked at together.
+fn all_below(scores: &[f32], cutoff: f32) -> bool {
+    let below = |score: &f32| (*score < cutoff) & (score.abs() < f32::INFINITY);
+    scores.iter().fold(true, |all, score| all & below(score))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all_below;
+
+    #[test]
+    fn what_reaches_the_cutoff_or_is_not_finite_is_looked_at() {
+        let mut scores = [1.0f32; 64];
+        assert!(all_below(&scores, 2.0) && !all_below(&scores, 1.0));
+        assert!(!all_below(&scores, f32::NEG_INFINITY));
+        for odd in [2.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            scores[17] = odd;
+            assert!(!all_below(&scores, 2.0), "{odd}");
+        }
+    }
 }
