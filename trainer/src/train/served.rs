@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use mopqdb::quantizer::Quantizer;
 use mopqdb::scan::Scanner;
 use serde_json::json;
 use tch::Tensor;
@@ -10,12 +11,16 @@ use tch::Tensor;
 use super::worker::{Answer, Job, fingerprint};
 use super::{Lessons, Trained, Trainer, copies};
 use crate::checkpoint::{Checkpoint, Named};
+use crate::config::TrainConfig;
 use crate::evaluate::{CodeReport, Encoded, Questions, dense_places, usage};
 use crate::export;
 use crate::model::Model;
 use crate::model::bert::{PREFIX, write_weights};
 use crate::start;
 
+/// Of the quantizer that an epoch of PQ or OPQ is judged by; the end has the whole effort.
+const QUICK_ITERATIONS: usize = 5;
+const QUICK_SAMPLE: usize = 16_384;
 /// Texts that a device reads at a time: little beside its timeout.
 const ROUND: usize = 256;
 
@@ -91,15 +96,12 @@ impl<'a> Trainer<'a> {
     ) -> Result<(Option<f64>, Option<f64>)> {
         let model = self.restore(&checkpoint.values, &checkpoint.constants)?;
         let seen = self.seen(&checkpoint.values)?;
-        let Some(codebook) = &model.codebook else {
-            let recall = match seen.questions().is_empty() {
-                true => None,
-                false => Some(seen.dense_recall(&model, &self.scanner, &[10])?[0]),
-            };
-            return Ok((recall, None));
+        let quick = TrainConfig {
+            quantizer_iterations: self.config.quantizer_iterations.min(QUICK_ITERATIONS),
+            quantizer_sample: self.config.quantizer_sample.min(QUICK_SAMPLE),
+            ..self.config.clone()
         };
-        let metric = self.lessons.corpus.metric;
-        let quantizer = export::quantizer(&model.head, codebook, self.config.method, metric)?;
+        let quantizer = self.quantizer(&model, &seen, &quick)?;
         let encoded = Encoded::new(&quantizer, seen.keys(), self.config.threads)?;
         let shape = quantizer.shape();
         let (used, _) = usage(&encoded.codes, shape.subspaces(), shape.codewords());
@@ -115,6 +117,19 @@ impl<'a> Trainer<'a> {
         Ok((recall, Some(used)))
     }
 
+    /// The model's own codewords, or those that PQ or OPQ finds behind its head.
+    fn quantizer(&self, model: &Model, seen: &Seen<'_>, config: &TrainConfig) -> Result<Quantizer> {
+        let metric = self.lessons.corpus.metric;
+        match &model.codebook {
+            Some(codebook) => export::quantizer(&model.head, codebook, config.method, metric),
+            None => {
+                let keys = seen.keys_tensor();
+                let (head, trained) = start::quantize_after(&model.head, &keys, config)?;
+                export::with_codebook(&head, &trained, metric)
+            }
+        }
+    }
+
     /// The best epoch's model as it is served, and its numbers.
     pub(super) fn finish(&mut self, checkpoint: &Checkpoint) -> Result<Trained> {
         let values = if checkpoint.best.is_empty() {
@@ -123,16 +138,8 @@ impl<'a> Trainer<'a> {
             &checkpoint.best
         };
         let model = self.restore(values, &checkpoint.constants)?;
-        let metric = self.lessons.corpus.metric;
         let seen = self.seen(values)?;
-        let quantizer = match &model.codebook {
-            Some(codebook) => export::quantizer(&model.head, codebook, self.config.method, metric)?,
-            None => {
-                let (head, trained) =
-                    start::quantize_after(&model.head, &seen.keys_tensor(), self.config)?;
-                export::with_codebook(&head, &trained, metric)?
-            }
-        };
+        let quantizer = self.quantizer(&model, &seen, self.config)?;
         // Numbered for the scan, before anything has codes.
         let quantizer = quantizer.arranged()?;
         let encoded = Encoded::new(&quantizer, seen.keys(), self.config.threads)?;
