@@ -85,7 +85,7 @@ impl Bert {
         Ok(bert)
     }
 
-    /// From the values of a model that has one, named as [`Bert::parameters`] names them.
+    /// From the values of a model that has one, named as its parameters are.
     pub fn restore(shape: &BertShape, values: &[(String, Tensor)], device: Device) -> Result<Self> {
         let own = values.iter().filter_map(|(name, tensor)| {
             Some((
