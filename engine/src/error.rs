@@ -96,6 +96,11 @@ impl fmt::Display for Corruption {
 }
 
 impl Error {
+    /// Whether a file is not there, or no longer.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// An I/O error with its path, for `map_err`.
     pub fn io(doing: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();

@@ -103,7 +103,7 @@ impl Reader {
                 }
                 // The writer has moved on while we read: read it all.
                 Ok(true) => {}
-                Err(e) if is_gone(&e) => {}
+                Err(e) if e.is_gone() => {}
                 Err(e) => return Err(e),
             }
         }
@@ -213,8 +213,8 @@ fn read(
                 return Err(Error::io("reading", layout.dir())(busy));
             }
             // A file that is gone was retired, if the manifest has moved; else it is missing.
-            Err(e) if is_gone(&e) && attempt < ATTEMPTS && !unmoved(files, layout, &record)? => {}
-            Err(e) if is_gone(&e) => return Err(missing(e)),
+            Err(e) if e.is_gone() && attempt < ATTEMPTS && !unmoved(files, layout, &record)? => {}
+            Err(e) if e.is_gone() => return Err(missing(e)),
             Err(e) => return Err(e),
         }
     }
@@ -276,10 +276,6 @@ fn read_logs(
 fn unmoved(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<bool> {
     let newest = manifest::generations(files, layout.dir())?.last().copied();
     Ok(newest == Some(record.generation))
-}
-
-fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn missing(error: Error) -> Error {

@@ -146,10 +146,11 @@ fn find_vecs(
 ) -> Result<Option<VecsFile>> {
     for home in homes {
         let path = vecs_path(home, view.sealed.id, target);
-        if !path.exists() {
-            continue;
-        }
-        let vecs = VecsFile::open(&**files, &path)?;
+        // Not asked for first: a segment that was compacted meanwhile takes its files away at any time.
+        let vecs = match VecsFile::open(&**files, &path) {
+            Err(e) if e.is_gone() => continue,
+            opened => opened?,
+        };
         let meta = vecs.meta();
         if meta.rows_hash == view.sealed.rows.hash() && meta.encoder == target.encoder_id().0 {
             return Ok(Some(vecs));
@@ -173,16 +174,17 @@ fn has_codes(
     for home in homes {
         let path = codes_path(home, view.sealed.id, target)
             .expect("a model with a quantizer has codes files");
-        if path.exists() {
-            let codes = CodesFile::open(&**files, &path)?;
-            check_codes(
-                &codes,
-                view.sealed.rows.hash(),
-                view.sealed.rows.rows(),
-                target,
-            )?;
-            return Ok(true);
-        }
+        let codes = match CodesFile::open(&**files, &path) {
+            Err(e) if e.is_gone() => continue,
+            opened => opened?,
+        };
+        check_codes(
+            &codes,
+            view.sealed.rows.hash(),
+            view.sealed.rows.rows(),
+            target,
+        )?;
+        return Ok(true);
     }
     Ok(false)
 }
