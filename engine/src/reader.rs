@@ -95,14 +95,15 @@ impl Reader {
             let mut next = Snapshot::clone(&current);
             let mut logs = seen.logs.clone();
             match read_logs(&*inner.files, &inner.layout, &newest, &mut next, &mut logs) {
-                Ok(false) => return Ok(false),
-                Ok(true) if unmoved(&*inner.files, &inner.layout, &newest)? => {
-                    seen.logs = logs;
-                    inner.versions.publish(next);
-                    return Ok(true);
+                Ok(news) if unmoved(&*inner.files, &inner.layout, &newest)? => {
+                    if news {
+                        seen.logs = logs;
+                        inner.versions.publish(next);
+                    }
+                    return Ok(news);
                 }
-                // The writer has moved on while we read: read it all.
-                Ok(true) => {}
+                // The writer has moved on while we read, and a log that we never saw may be gone: read it all.
+                Ok(_) => {}
                 Err(e) if e.is_gone() => {}
                 Err(e) => return Err(e),
             }
