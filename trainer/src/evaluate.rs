@@ -6,7 +6,7 @@
 use anyhow::Result;
 use mopqdb::Metric;
 use mopqdb::quantizer::{LookupTable, Quantizer};
-use mopqdb::scan::{BlockSource, Found, Scanner, VectorSource, Vectors};
+use mopqdb::scan::{BlockSource, Found, InMemory, Scanner};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -164,7 +164,7 @@ pub fn dense_places(
     scanner: &Scanner,
     depth: usize,
 ) -> Result<Places> {
-    let all = Dense { values: keys, dim };
+    let all = InMemory { values: keys, dim };
     let mut places = Vec::with_capacity(questions.len());
     // Some queries share one pass over the keys.
     const TOGETHER: usize = 48;
@@ -173,7 +173,7 @@ pub fn dense_places(
         for (offset, (vector, found)) in some.chunks(dim).zip(found).enumerate() {
             let query = group * TOGETHER + offset;
             let scan = |keys: &[f32], k: usize| -> Result<Vec<Found>> {
-                let some = Dense { values: keys, dim };
+                let some = InMemory { values: keys, dim };
                 let found = scanner.scan_exact(&[&some], vector, Metric::Ip, k)?;
                 Ok(found.into_iter().flatten().collect())
             };
@@ -210,32 +210,6 @@ pub fn dense_places(
         }
     }
     Ok(Places(places))
-}
-
-/// Whole vectors in memory, (rows, dim).
-struct Dense<'a> {
-    values: &'a [f32],
-    dim: usize,
-}
-
-impl VectorSource for Dense<'_> {
-    fn rows(&self) -> usize {
-        self.values.len() / self.dim
-    }
-
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn live(&self) -> Option<&[u64]> {
-        None
-    }
-
-    fn rows_at(&self, rows: Range<usize>) -> mopqdb::Result<Vectors<'_>> {
-        Ok(Vectors::F32(
-            &self.values[rows.start * self.dim..rows.end * self.dim],
-        ))
-    }
 }
 
 /// The places of one query's answers among the best rows found, two more than `depth`.

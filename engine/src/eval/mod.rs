@@ -23,7 +23,7 @@ use crate::bundle::EncoderId;
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::model::Model;
-use crate::scan::Scanner;
+use crate::scan::{InMemory, Scanner};
 use crate::snapshot::Snapshot;
 use codes::CodeCounter;
 use rank::{CodesChunk, ExactChunk, Ranking};
@@ -167,8 +167,10 @@ pub fn evaluate(
                 scanner,
                 first,
                 &ExactChunk {
-                    values: &projected,
-                    dim,
+                    rows: InMemory {
+                        values: &projected,
+                        dim,
+                    },
                     queries: &projected_queries,
                     metric,
                 },
@@ -210,8 +212,10 @@ pub fn ceiling(
             scanner,
             first,
             &ExactChunk {
-                values: vectors,
-                dim,
+                rows: InMemory {
+                    values: vectors,
+                    dim,
+                },
                 queries: &queries,
                 metric,
             },

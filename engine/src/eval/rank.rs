@@ -4,7 +4,7 @@ use super::{EvalOptions, Place, Places, Questions, SAMPLE_HITS};
 use crate::error::Result;
 use crate::metric::Metric;
 use crate::quantizer::{LookupTable, Quantizer};
-use crate::scan::{BlockSource, Found, Scanner, VectorSource, Vectors};
+use crate::scan::{BlockSource, Found, InMemory, Scanner, VectorSource};
 use std::ops::Range;
 
 /// Queries that share a pass.
@@ -192,42 +192,21 @@ impl Chunk for CodesChunk<'_> {
 
 /// Whole vectors in memory.
 pub(super) struct ExactChunk<'a> {
-    /// (rows, dim)
-    pub(super) values: &'a [f32],
-    pub(super) dim: usize,
+    pub(super) rows: InMemory<'a>,
     /// (queries, dim)
     pub(super) queries: &'a [f32],
     pub(super) metric: Metric,
 }
 
-impl VectorSource for ExactChunk<'_> {
-    fn rows(&self) -> usize {
-        self.values.len() / self.dim
-    }
-
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn live(&self) -> Option<&[u64]> {
-        None
-    }
-
-    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
-        Ok(Vectors::F32(
-            &self.values[rows.start * self.dim..rows.end * self.dim],
-        ))
-    }
-}
-
 impl Chunk for ExactChunk<'_> {
     fn rows(&self) -> usize {
-        self.values.len() / self.dim
+        VectorSource::rows(&self.rows)
     }
 
     fn scan(&self, scanner: &Scanner, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>> {
-        let queries = &self.queries[queries.start * self.dim..queries.end * self.dim];
-        scanner.scan_exact(&[self], queries, self.metric, k)
+        let dim = self.rows.dim;
+        let queries = &self.queries[queries.start * dim..queries.end * dim];
+        scanner.scan_exact(&[&self.rows], queries, self.metric, k)
     }
 }
 
@@ -244,8 +223,7 @@ pub(super) fn scores(
         return Ok(Vec::new());
     }
     let chunk = ExactChunk {
-        values: rows,
-        dim,
+        rows: InMemory { values: rows, dim },
         queries: query,
         metric,
     };

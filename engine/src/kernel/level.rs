@@ -238,6 +238,9 @@ impl Kernel {
     ) {
         assert!(dim > 0 && queries.len().is_multiple_of(dim) && rows.len().is_multiple_of(dim));
         assert!(out.len() == queries.len() / dim * (rows.len() / dim));
+        if out.is_empty() {
+            return;
+        }
         match metric {
             Metric::L2 => self.scores_of_pairs::<true>(queries, dim, rows, out),
             Metric::Ip | Metric::Cosine => self.scores_of_pairs::<false>(queries, dim, rows, out),

@@ -14,7 +14,7 @@ mod topk;
 mod vectors;
 
 pub use scanner::Scanner;
-pub use source::{BlockSource, VectorSource, Vectors};
+pub use source::{BlockSource, InMemory, VectorSource, Vectors};
 pub use topk::Found;
 
 #[cfg(test)]

@@ -54,6 +54,35 @@ impl Vectors<'_> {
     }
 }
 
+/// Whole vectors in memory, all of which may be returned.
+#[derive(Debug, Clone, Copy)]
+pub struct InMemory<'a> {
+    /// (rows, dim)
+    pub values: &'a [f32],
+    /// Values a row.
+    pub dim: usize,
+}
+
+impl VectorSource for InMemory<'_> {
+    fn rows(&self) -> usize {
+        self.values.len() / self.dim
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        None
+    }
+
+    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
+        Ok(Vectors::F32(
+            &self.values[rows.start * self.dim..rows.end * self.dim],
+        ))
+    }
+}
+
 /// Rows of one block that may be returned: alive, and not the padding of the last block.
 pub(super) fn live_rows(live: Option<&[u64]>, rows: usize, block: usize) -> u64 {
     let inside = rows - block * 64;

@@ -280,3 +280,81 @@ fn a_copy_whose_logs_are_retired_under_its_hands_begins_again() {
         assert_eq!(reader.snapshot().rows(), db.snapshot().rows());
     }
 }
+
+#[test]
+fn a_reader_whose_log_is_retired_before_it_looks_for_more_is_not_left_behind() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    models.create(&path);
+    let db = Database::open(&path, options()).unwrap();
+    db.insert(&[Row::vector("first", [1.0; DIM])]).unwrap();
+    let racing = std::sync::Arc::new(Racing(db.clone(), AtomicU64::new(0)));
+    let reader = Reader::open_on(Watched::disk(racing.clone()), &path, options()).unwrap();
+    // Its log is sealed and gone between the look at the manifest and that at the logs.
+    db.insert(&[Row::vector("late", [1.0; DIM])]).unwrap();
+    racing.1.store(1, Ordering::SeqCst);
+    assert!(reader.refresh().unwrap());
+    assert!(reader.snapshot().contains("late").unwrap());
+    assert_eq!(reader.snapshot().rows(), db.snapshot().rows());
+    assert!(!reader.refresh().unwrap());
+}
+
+/// Codes of this name are gone when they are looked at, as those of a segment that was merged.
+#[derive(Debug)]
+struct Merging {
+    codes: String,
+    armed: AtomicBool,
+    taken: AtomicU64,
+}
+
+impl Watcher for Merging {
+    fn before(&self, call: &Call<'_>) -> std::io::Result<usize> {
+        if let Call::Look(path) = call
+            && path.ends_with(&self.codes)
+            && path.exists()
+            && self.armed.swap(false, Ordering::SeqCst)
+        {
+            std::fs::remove_file(path)?;
+            self.taken.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(match call {
+            Call::Write(_, _, bytes) => bytes.len(),
+            _ => 0,
+        })
+    }
+}
+
+#[test]
+fn a_rebuild_makes_codes_anew_that_were_there_a_moment_ago() {
+    let dir = scratch();
+    let models = Models::train(dir.path());
+    let path = dir.path().join("db");
+    models.create(&path);
+    let merging = std::sync::Arc::new(Merging {
+        codes: format!("0000000001.{}.codes", models.0[1].model_id().short()),
+        armed: AtomicBool::new(false),
+        taken: AtomicU64::new(0),
+    });
+    let db = Database::open_on(Watched::disk(merging.clone()), &path, options()).unwrap();
+    db.insert(&[Row::vector("one", [1.0; DIM])]).unwrap();
+    db.seal().unwrap();
+    let to = |n: usize| RebuildOptions {
+        model: Some(models.0[n].model_id()),
+        threads: 1,
+        ..RebuildOptions::default()
+    };
+    db.rebuild(&to(1)).unwrap();
+    db.rebuild(&to(0)).unwrap();
+    assert_eq!(db.rebuild(&to(1)).unwrap().reused, 1, "codes are kept");
+    db.rebuild(&to(0)).unwrap();
+    merging.armed.store(true, Ordering::SeqCst);
+    let rebuilt = db.rebuild(&to(1)).unwrap();
+    assert_eq!(
+        merging.taken.load(Ordering::SeqCst),
+        1,
+        "some were taken away"
+    );
+    assert_eq!((rebuilt.rows, rebuilt.reused), (1, 0));
+    assert_eq!(db.query(&[1.0; DIM], 1).unwrap()[0].key, "one");
+}

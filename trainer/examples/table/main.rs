@@ -85,9 +85,6 @@ fn main() -> Result<()> {
     ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed))?;
     let shared: toml::Table = toml::from_str(&flags.with).context("--with")?;
     let chosen_on = flags.chosen_on.as_ref().map(|set| flags.out.join(set));
-    if let Some(folder) = chosen_on.as_ref().filter(|folder| !folder.exists()) {
-        bail!("--chosen-on: nothing has been run in {}", folder.display());
-    }
     for name in &flags.sets {
         let mut set = None;
         for &table in &flags.tables {

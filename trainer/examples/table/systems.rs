@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use mopqdb_trainer::config::{Method, Sampling, Select, TrainConfig};
 
@@ -78,6 +78,14 @@ pub(crate) fn experiments(
 ) -> Result<Box<dyn Iterator<Item = Experiment>>> {
     let base = base(shared)?;
     let sweeps = chosen_on.is_none();
+    for (folder, system) in chosen_on.into_iter().flat_map(|f| SYSTEMS.map(|s| (f, s))) {
+        let mut tried = rates(system).iter().map(|&rate| rate_name(system, rate));
+        ensure!(
+            tried.any(|name| outcomes(&folder.join(name)).is_some()),
+            "--chosen-on: no rate of {system} was tried in {}; run its systems first",
+            folder.display()
+        );
+    }
     let out = chosen_on.unwrap_or(out).to_path_buf();
     Ok(match table {
         Table::Systems => Box::new(SYSTEMS.into_iter().flat_map(move |system| {
