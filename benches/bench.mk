@@ -3,7 +3,7 @@ PEERS := target/peers
 PEERS_PYTHON := $(PEERS)/venv/bin/python
 # Unpacked data sets, a folder each; without it `make compare` does the synthetic part only, and says so.
 COMPARE_DATA ?=
-# More flags: --quick, --rows 1000000, --peers faiss, --texts 10000, ... (`compare` alone lists them).
+# More flags: --quick, --rows 1000000, --peers faiss, --texts 10000, ... (`compare search --help` lists them).
 COMPARE_ARGS ?=
 
 .PHONY: bench bench-criterion compare compare-pages peers

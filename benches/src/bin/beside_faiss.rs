@@ -2,9 +2,10 @@
 //! answer is compared with a plain sum first, and faiss's scores with ours. Writes a table, its numbers as JSON and
 //! a plot.
 //!
-//! `compare --python PYTHON --out DIR [--rows N] [--quick]`; `make bench` has the right arguments.
+//! `make bench` has the right arguments.
 
 use anyhow::{Context, Result, bail};
+use clap::Parser;
 use mopqdb::Metric;
 use mopqdb::kernel::Kernel;
 use mopqdb::quantizer::{LookupTable, Quantizer, TrainPq, train_opq, train_pq};
@@ -22,36 +23,25 @@ const DIM: usize = 128;
 const QUERIES: usize = 16;
 const KS: [usize; 3] = [10, 100, 1000];
 
+/// Ourselves beside faiss-cpu, on the same codes, in the same run.
+#[derive(Debug, Parser)]
 struct Options {
+    /// An interpreter with faiss-cpu.
+    #[arg(long, default_value = "python3")]
     python: PathBuf,
+    /// Where the table, its numbers and the plot go.
+    #[arg(long, default_value = "target/bench")]
     out: PathBuf,
+    /// Rows of a scan.
+    #[arg(long, default_value_t = 1_000_000)]
     rows: usize,
+    /// Few rows, for checking.
+    #[arg(long)]
     quick: bool,
 }
 
-fn options() -> Result<Options> {
-    let mut options = Options {
-        python: "python3".into(),
-        out: "target/bench".into(),
-        rows: 1_000_000,
-        quick: false,
-    };
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
-        match arg.as_str() {
-            "--python" => options.python = value()?.into(),
-            "--out" => options.out = value()?.into(),
-            "--rows" => options.rows = value()?.parse().context("--rows")?,
-            "--quick" => options.quick = true,
-            other => bail!("{other}: use --python PYTHON --out DIR [--rows N] [--quick]"),
-        }
-    }
-    Ok(options)
-}
-
 fn main() -> Result<()> {
-    let options = options()?;
+    let options = Options::parse();
     fs::create_dir_all(&options.out)?;
     let kernel = Kernel::detect()?;
     let mut lines = Vec::new();

@@ -1,6 +1,7 @@
 //! `make compare`: ourselves beside peers. `compare search`, `compare whole` measure; `compare pages` writes the docs.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
 use mopqdb_benches::compare::case::{self, Case};
 use mopqdb_benches::compare::embeddings::Embeddings;
 use mopqdb_benches::compare::peers::Programs;
@@ -8,136 +9,126 @@ use mopqdb_benches::compare::search::{self, Effort};
 use mopqdb_benches::compare::set::Set;
 use mopqdb_benches::compare::whole::{self, Size};
 use mopqdb_benches::compare::{learning, model, pages};
+use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const USAGE: &str = "\
-compare search|whole|pages [FLAGS]
-  --out DIR            what is measured (target/compare)
-  --python PYTHON      an interpreter with the peers (target/peers/venv/bin/python)
-  --programs DIR       where peer, mopqdb and mopqdb-train are (beside this program)
-  --data DIR           data sets, a folder each; without it synthetic rows only
-  --sets A,B           of those (quora,wiki; those that are there)
-  --embeddings DIR     texts that are encoded already, beside those of --out
-  --rows N,N           synthetic rows (1000000,10000000)
-  --bytes N,N          bytes a row that are compared (8,16)
-  --peers A,B          only peers whose names begin so
-  --graph-rows N       graphs and sqlite-vec to so many rows (1000000)
-  --queries N          queries of a case (2000; synthetic: 500)
-  --seconds S          of each timing (1); --repeats N (5)
-  --texts N            of the whole job (100000)
-  --quick              small sizes, for checking
-  --table DIR          what `make table` found (target/table)
-  --docs DIR, --readme FILE   pages to rewrite (docs, README.md)";
-
-struct Flags {
-    out: PathBuf,
-    python: PathBuf,
-    programs: Option<PathBuf>,
-    data: Option<PathBuf>,
-    sets: Vec<String>,
-    embeddings: Vec<PathBuf>,
-    rows: Vec<usize>,
-    queries: Option<usize>,
-    texts: usize,
-    table: PathBuf,
-    docs: PathBuf,
-    readme: PathBuf,
-    effort: Effort,
+/// Ourselves beside other databases and indexes.
+#[derive(Debug, Parser)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
 }
 
-fn flags(arguments: impl Iterator<Item = String>) -> Result<Flags> {
-    let arguments: Vec<String> = arguments.collect();
-    // First, so that other flags can change what it sets.
-    let quick = arguments.iter().any(|a| a == "--quick");
-    let mut flags = Flags {
-        out: "target/compare".into(),
-        python: "target/peers/venv/bin/python".into(),
-        programs: None,
-        data: None,
-        sets: vec!["quora".into(), "wiki".into()],
-        embeddings: Vec::new(),
-        rows: if quick {
-            vec![100_000]
-        } else {
-            vec![1_000_000, 10_000_000]
-        },
-        queries: quick.then_some(500),
-        texts: if quick { 2_000 } else { 100_000 },
-        table: "target/table".into(),
-        docs: "docs".into(),
-        readme: "README.md".into(),
-        effort: Effort {
-            seconds: if quick { 0.3 } else { 1.0 },
-            repeats: if quick { 3 } else { 5 },
-            bytes: if quick { vec![8] } else { vec![8, 16] },
-            graph_rows: 1_000_000,
-            only: Vec::new(),
-            quick,
-        },
-    };
-    let mut arguments = arguments.into_iter();
-    while let Some(name) = arguments.next() {
-        let mut value = || {
-            arguments
-                .next()
-                .with_context(|| format!("{name} needs a value"))
-        };
-        match name.as_str() {
-            "--quick" => {}
-            "--out" => flags.out = value()?.into(),
-            "--python" => flags.python = value()?.into(),
-            "--programs" => flags.programs = Some(value()?.into()),
-            "--data" => {
-                flags.data =
-                    Some(value()?.into()).filter(|path: &PathBuf| !path.as_os_str().is_empty())
-            }
-            "--sets" => flags.sets = list(&value()?)?,
-            "--embeddings" => flags.embeddings.push(value()?.into()),
-            "--rows" => flags.rows = list(&value()?)?,
-            "--bytes" => flags.effort.bytes = list(&value()?)?,
-            "--peers" => flags.effort.only = list(&value()?)?,
-            "--graph-rows" => flags.effort.graph_rows = value()?.parse()?,
-            "--queries" => flags.queries = Some(value()?.parse()?),
-            "--seconds" => flags.effort.seconds = value()?.parse()?,
-            "--repeats" => flags.effort.repeats = value()?.parse()?,
-            "--texts" => flags.texts = value()?.parse()?,
-            "--table" => flags.table = value()?.into(),
-            "--docs" => flags.docs = value()?.into(),
-            "--readme" => flags.readme = value()?.into(),
-            other => bail!("{other}?\n{USAGE}"),
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Vectors in, hits out: every peer on every case.
+    Search(Flags),
+    /// Texts in, hits out.
+    Whole(Flags),
+    /// Write the pages from what was measured.
+    Pages(Flags),
+}
+
+/// The three commands share their flags, so that `make compare` can pass all of them the same.
+#[derive(Debug, Args)]
+struct Flags {
+    /// What is measured.
+    #[arg(long, default_value = "target/compare")]
+    out: PathBuf,
+    /// An interpreter with the peers.
+    #[arg(long, default_value = "target/peers/venv/bin/python")]
+    python: PathBuf,
+    /// Where peer, mopqdb and mopqdb-train are [default: beside this program].
+    #[arg(long)]
+    programs: Option<PathBuf>,
+    /// Data sets, a folder each; without it synthetic rows only.
+    #[arg(long, value_parser = folder)]
+    data: Option<Folder>,
+    /// Of those, the ones that are there.
+    #[arg(long, value_delimiter = ',', default_value = "quora,wiki")]
+    sets: Vec<String>,
+    /// Texts that are encoded already, beside those of --out.
+    #[arg(long)]
+    embeddings: Vec<PathBuf>,
+    /// Synthetic rows [default: 1000000,10000000; quick: 100000].
+    #[arg(long, value_delimiter = ',')]
+    rows: Option<Vec<usize>>,
+    /// Bytes a row that are compared [default: 8,16; quick: 8].
+    #[arg(long, value_delimiter = ',')]
+    bytes: Option<Vec<usize>>,
+    /// Only peers whose names begin so.
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
+    /// Graphs and sqlite-vec to so many rows.
+    #[arg(long, default_value_t = 1_000_000)]
+    graph_rows: usize,
+    /// Queries of a case [default: 2000, synthetic 500; quick: 500].
+    #[arg(long)]
+    queries: Option<usize>,
+    /// Seconds of each timing [default: 1; quick: 0.3].
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Repeats of each timing [default: 5; quick: 3].
+    #[arg(long)]
+    repeats: Option<usize>,
+    /// Texts of the whole job [default: 100000; quick: 2000].
+    #[arg(long)]
+    texts: Option<usize>,
+    /// Small sizes, for checking.
+    #[arg(long)]
+    quick: bool,
+    /// What `make table` found.
+    #[arg(long, default_value = "target/table")]
+    table: PathBuf,
+    /// Pages to rewrite.
+    #[arg(long, default_value = "docs")]
+    docs: PathBuf,
+    /// The front page, of which a part is rewritten.
+    #[arg(long, default_value = "README.md")]
+    readme: PathBuf,
+}
+
+/// A folder that make names; an empty name is none.
+#[derive(Debug, Clone)]
+struct Folder(Option<PathBuf>);
+
+fn folder(name: &str) -> Result<Folder, Infallible> {
+    Ok(Folder((!name.is_empty()).then(|| name.into())))
+}
+
+impl Flags {
+    /// What a quick run has less of.
+    fn or<T>(&self, given: Option<T>, quick: T, whole: T) -> T {
+        given.unwrap_or(if self.quick { quick } else { whole })
+    }
+
+    fn effort(&self) -> Effort {
+        Effort {
+            seconds: self.or(self.seconds, 0.3, 1.0),
+            repeats: self.or(self.repeats, 3, 5),
+            bytes: self.or(self.bytes.clone(), vec![8], vec![8, 16]),
+            graph_rows: self.graph_rows,
+            only: self.peers.clone(),
+            quick: self.quick,
         }
     }
-    Ok(flags)
-}
-
-fn list<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
-    text: &str,
-) -> Result<Vec<T>> {
-    let parts = text.split(',').filter(|part| !part.is_empty());
-    parts
-        .map(|part| part.parse().with_context(|| part.to_owned()))
-        .collect()
 }
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let command = arguments.next().unwrap_or_default();
-    let flags = flags(arguments)?;
-    match command.as_str() {
-        "search" => searches(&flags),
-        "whole" => whole(&flags),
-        "pages" => {
+    match Program::parse().command {
+        Command::Search(flags) => searches(&flags),
+        Command::Whole(flags) => whole(&flags),
+        Command::Pages(flags) => {
             learning::write(&flags.table, &flags.docs)?;
             pages::write(&flags.out, &flags.docs, &flags.readme)
         }
-        _ => bail!("{USAGE}"),
     }
 }
 
 /// The sets that were asked for and are there.
 fn sets(flags: &Flags) -> Vec<(String, PathBuf)> {
-    let Some(data) = &flags.data else {
+    let Some(data) = flags.data.as_ref().and_then(|folder| folder.0.as_ref()) else {
         eprintln!(
             "compare: NO DATA SETS: COMPARE_DATA is not set, so nothing is measured on real texts, and the pages keep what they \
              have of them. Name a folder of unpacked sets: make compare COMPARE_DATA=FOLDER"
@@ -162,15 +153,8 @@ fn searches(flags: &Flags) -> Result<()> {
     for (name, path) in sets(flags) {
         let set = Set::load(&path)?;
         let embeddings = Embeddings::new(folders.clone())?;
-        let queries = flags.queries.unwrap_or(2_000);
-        let learned = model::learned(
-            &flags.out,
-            &name,
-            &set,
-            &embeddings,
-            &programs,
-            flags.effort.quick,
-        );
+        let queries = flags.or(flags.queries, 500, 2_000);
+        let learned = model::learned(&flags.out, &name, &set, &embeddings, &programs, flags.quick);
         let learned = learned
             .inspect_err(|why| eprintln!("{name}: no learned codes: {why:#}"))
             .ok();
@@ -188,7 +172,12 @@ fn searches(flags: &Flags) -> Result<()> {
             run(flags, &programs, &narrow)?;
         }
     }
-    for &rows in &flags.rows {
+    let sizes = flags.or(
+        flags.rows.clone(),
+        vec![100_000],
+        vec![1_000_000, 10_000_000],
+    );
+    for rows in sizes {
         let case = case::synthetic(&flags.out, rows, flags.queries.unwrap_or(500))?;
         run(flags, &programs, &case)?;
     }
@@ -198,7 +187,7 @@ fn searches(flags: &Flags) -> Result<()> {
 fn run(flags: &Flags, programs: &Programs, case: &Case) -> Result<()> {
     let path = flags.out.join("search").join(format!("{}.json", case.name));
     fs::create_dir_all(path.parent().context("a folder")?)?;
-    search::run(case, programs, &flags.effort, |compared| {
+    search::run(case, programs, &flags.effort(), |compared| {
         save(&path, compared)
     })?;
     // Gigabytes, and quickly made again.
@@ -216,8 +205,8 @@ fn whole(flags: &Flags) -> Result<()> {
         return Ok(());
     };
     let size = Size {
-        texts: flags.texts,
-        queries: if flags.effort.quick { 200 } else { 1_000 },
+        texts: flags.or(flags.texts, 2_000, 100_000),
+        queries: if flags.quick { 200 } else { 1_000 },
     };
     let job = whole::measure(&flags.out, &name, &Set::load(&path)?, &programs, size)?;
     save(&flags.out.join("whole.json"), &job)
