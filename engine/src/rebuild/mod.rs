@@ -106,17 +106,24 @@ pub struct Rebuilt {
 pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
     let layout = Layout::existing(dir.as_ref())?;
     let files: Arc<dyn Files> = Arc::new(Disk::default());
-    let (ready, mut rebuilt) = prepare::prepare(&files, &layout, options)?;
+    let open = || {
+        let options = Options {
+            auto_compact: false,
+            ..Options::default()
+        };
+        Database::open(dir.as_ref(), options)
+    };
+    let seal = || match open() {
+        Ok(db) => db.seal().and_then(|_| db.close()),
+        // The writing process seals when it commits.
+        Err(Error::Locked { .. }) => Ok(()),
+        Err(e) => Err(e),
+    };
+    let (ready, mut rebuilt) = prepare::prepare(&files, &layout, options, seal)?;
     let Some(ready) = ready else {
         return Ok(rebuilt);
     };
-    match Database::open(
-        dir.as_ref(),
-        Options {
-            auto_compact: false,
-            ..Options::default()
-        },
-    ) {
+    match open() {
         Ok(db) => {
             commit_if_ready(&db.store)?;
             db.close()?;
@@ -184,7 +191,8 @@ impl Database {
 
 /// Switches an open database to another model.
 pub(crate) fn rebuild_store(store: &Store, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
-    let (ready, rebuilt) = prepare::prepare(&store.files, &store.layout, options)?;
+    let seal = || store.seal().map(drop);
+    let (ready, rebuilt) = prepare::prepare(&store.files, &store.layout, options, seal)?;
     if let Some(ready) = ready {
         commit_if_ready(store)?;
         if let Some(why) = Ready::declined(&store.layout)? {

@@ -16,10 +16,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Stages every segment's files under the wanted model and asks for the commit. Nothing to ask for if it is active.
+///
+/// `seal` makes a segment of the rows that have none yet, if this process may: here their work is counted, told and can
+/// be stopped, which the commit's can't.
 pub(super) fn prepare(
     files: &Arc<dyn Files>,
     layout: &Layout,
     options: &RebuildOptions<'_>,
+    seal: impl FnOnce() -> Result<()>,
 ) -> Result<(Option<Ready>, Rebuilt)> {
     let reader = Reader::open_on(
         Arc::clone(files),
@@ -39,11 +43,17 @@ pub(super) fn prepare(
         reused: 0,
         encoded: 0,
     };
+    if reader.snapshot().model.id() == Some(id) {
+        return Ok((None, rebuilt));
+    }
+    let target = open_target(layout, id, &reader, options)?;
+    seal()?;
+    reader.refresh()?;
+    // Whoever opens a database commits what an earlier rebuild left ready.
     let base = reader.snapshot().model.id();
     if base == Some(id) {
         return Ok((None, rebuilt));
     }
-    let target = open_target(layout, id, &reader, options)?;
     files
         .create_dir(&layout.staging())
         .map_err(Error::io("creating", layout.staging()))?;

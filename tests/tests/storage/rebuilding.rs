@@ -234,3 +234,35 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     assert_eq!(models(&path).unwrap().len(), 1);
     oracle.check(ask(&db), &queries, Metric::Ip, model.bundle());
 }
+
+#[test]
+fn rows_that_are_in_no_segment_yet_are_counted_and_told_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut random = Random::new(26);
+    let flat: Vec<f32> = (0..90).flat_map(|_| random.vector(8)).collect();
+    let model = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 6);
+    for open in [true, false] {
+        let path = dir.path().join(format!("db-{open}"));
+        let new = CreateOptions::vectors(8, Metric::Ip);
+        let db = Database::create(&path, &new, Options::default()).unwrap();
+        for (n, vector) in flat.chunks(8).enumerate() {
+            db.insert(&[put(&n.to_string(), vector)]).unwrap();
+        }
+        assert_eq!(db.stats().unwrap().tail_rows, 90);
+        register_model(&path, &model).unwrap();
+        let told = std::sync::Mutex::new(Vec::new());
+        let progress = |p: mopqdb::Progress| told.lock().unwrap().push((p.rows, p.total));
+        let options = RebuildOptions {
+            progress: Some(&progress),
+            ..Default::default()
+        };
+        let done = if open {
+            db.rebuild(&options).unwrap()
+        } else {
+            drop(db);
+            rebuild(&path, &options).unwrap()
+        };
+        assert_eq!((done.rows, done.reused), (90, 0));
+        assert_eq!(told.lock().unwrap().last(), Some(&(90, 90)));
+    }
+}
