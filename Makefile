@@ -81,7 +81,7 @@ table: setup ## every system of the paper on real pairs, with intervals (TABLE_D
 	$(TABLE) --sets debian --tables systems,selection,sizes,dqn
 	$(TABLE) --sets quora,acl --tables systems --chosen-on debian
 
-.PHONY: torture fuzz asan
+.PHONY: torture fuzz asan emulated
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS = segment record log deletions bundle vectors lines kernels operations
@@ -116,3 +116,6 @@ asan: ## the engine's unit tests and the storage and fault tests under AddressSa
 	  cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir target/asan -p mopqdb -p mopqdb-tests \
 	  --lib --test storage --test faults --test replay
 	@echo "asan: no error"
+
+emulated: ## the kernels' tests on an emulated CPU with AVX-512 VBMI, where there is none; Debian, half an hour
+	@tests/emulated/run.sh
