@@ -261,10 +261,7 @@ impl Watcher for Recording {
         {
             self.copy_catalog();
         }
-        Ok(match call {
-            Call::Write(_, _, bytes) => bytes.len(),
-            _ => 0,
-        })
+        Ok(call.bytes())
     }
 
     fn after(&self, call: &Call<'_>, done: bool) {

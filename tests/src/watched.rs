@@ -52,6 +52,14 @@ impl Call<'_> {
         }
     }
 
+    /// How many bytes it writes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Write(_, _, bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// Whether it makes something durable.
     pub fn syncs(&self) -> bool {
         matches!(self, Self::Sync(..) | Self::SyncDir(_))
@@ -63,10 +71,7 @@ pub trait Watcher: Send + Sync + std::fmt::Debug {
     /// Called before; an error fails the call, which then never reaches the disk. Of a write, how many of its bytes
     /// reach it.
     fn before(&self, call: &Call<'_>) -> io::Result<usize> {
-        Ok(match call {
-            Call::Write(_, _, bytes) => bytes.len(),
-            _ => 0,
-        })
+        Ok(call.bytes())
     }
 
     /// Called after, with whether it went well.

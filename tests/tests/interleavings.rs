@@ -121,10 +121,7 @@ impl Watcher for Switching {
         if SCHEDULED.get() {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(match call {
-            Call::Write(_, _, bytes) => bytes.len(),
-            _ => 0,
-        })
+        Ok(call.bytes())
     }
 }
 

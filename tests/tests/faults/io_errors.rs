@@ -159,10 +159,7 @@ impl Watcher for NoManifest {
         if step == self.step && self.armed.swap(false, Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(5));
         }
-        Ok(match call {
-            Call::Write(_, _, bytes) => bytes.len(),
-            _ => 0,
-        })
+        Ok(call.bytes())
     }
 }
 

@@ -81,10 +81,7 @@ impl Watcher for Stopping {
         if let Some(place) = place {
             say(&format!("IN {place:?}"));
         }
-        Ok(match call {
-            Call::Write(_, _, bytes) => bytes.len(),
-            _ => 0,
-        })
+        Ok(call.bytes())
     }
 
     fn after(&self, call: &Call<'_>, _done: bool) {

@@ -230,10 +230,7 @@ impl Watcher for Racing {
                 .unwrap();
             self.0.seal().unwrap();
         }
-        Ok(match call {
-            Call::Write(_, _, bytes) => bytes.len(),
-            _ => 0,
-        })
+        Ok(call.bytes())
     }
 }
 
@@ -318,10 +315,7 @@ impl Watcher for Merging {
             std::fs::remove_file(path)?;
             self.taken.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(match call {
-            Call::Write(_, _, bytes) => bytes.len(),
-            _ => 0,
-        })
+        Ok(call.bytes())
     }
 }
 
