@@ -117,5 +117,5 @@ asan: ## the engine's unit tests and the storage and fault tests under AddressSa
 	  --lib --test storage --test faults --test replay
 	@echo "asan: no error"
 
-emulated: ## the kernels' tests on an emulated CPU with AVX-512 VBMI, where there is none; Debian, half an hour
+emulated: ## the kernels' tests on an emulated CPU with AVX-512 VBMI, where there is none; Debian, slow
 	@tests/emulated/run.sh

@@ -17,6 +17,7 @@ done
 [ -e /usr/lib/ISOLINUX/isolinux.bin ] || needs+=(isolinux syslinux-common)
 [ -e /usr/share/bochs/BIOS-bochs-latest ] || needs+=(bochsbios)
 [ -e /usr/share/vgabios/vgabios.bin ] || needs+=(vgabios)
+[ ${#needs[@]} -eq 0 ] && [ -e "$out/vmlinuz" ] || apt-get update -qq
 if [ ${#needs[@]} -gt 0 ]; then
   echo "installing ${needs[*]}" >&2
   apt-get install -y -qq --no-install-recommends "${needs[@]}" >/dev/null ||
@@ -76,11 +77,12 @@ RC
 # Debian's Bochs waits for a word to its debugger.
 echo c > "$out/commands"
 : > "$out/serial.txt"
-TERM=xterm script -qec "bochs -q -f $out/bochsrc -rc $out/commands" /dev/null </dev/null >"$out/screen.txt" 2>&1 &
+TERM=xterm script -qec "bochs -q -f $PWD/$out/bochsrc -rc $out/commands" /dev/null </dev/null >"$out/screen.txt" 2>&1 &
 machine=$!
 tail -n +1 -f "$out/serial.txt" &
 shown=$!
-trap 'kill $shown; pkill -KILL -f "bochsrc -rc $out/commands" || true' EXIT
+# Bochs takes TERM for a word to its debugger. There is nothing to kill if the machine has been switched off.
+trap 'kill $shown; pkill -KILL -f "bochs.* -f $PWD/$out/bochsrc" || :' EXIT
 until grep -a -q '^ended: ' "$out/serial.txt" || ! kill -0 $machine 2>/dev/null; do
   sleep 2
 done

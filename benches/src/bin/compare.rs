@@ -9,7 +9,7 @@ use mopqdb_benches::compare::search::{self, Effort};
 use mopqdb_benches::compare::set::Set;
 use mopqdb_benches::compare::whole::{self, Size};
 use mopqdb_benches::compare::{learning, model, pages};
-use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -42,9 +42,9 @@ struct Flags {
     /// Where peer, mopqdb and mopqdb-train are [default: beside this program].
     #[arg(long)]
     programs: Option<PathBuf>,
-    /// Data sets, a folder each; without it synthetic rows only.
-    #[arg(long, value_parser = folder)]
-    data: Option<Folder>,
+    /// Data sets, a folder each; without it, or if it is empty, synthetic rows only.
+    #[arg(long)]
+    data: Option<OsString>,
     /// Of those, the ones that are there.
     #[arg(long, value_delimiter = ',', default_value = "quora,wiki")]
     sets: Vec<String>,
@@ -89,14 +89,6 @@ struct Flags {
     readme: PathBuf,
 }
 
-/// A folder that make names; an empty name is none.
-#[derive(Debug, Clone)]
-struct Folder(Option<PathBuf>);
-
-fn folder(name: &str) -> Result<Folder, Infallible> {
-    Ok(Folder((!name.is_empty()).then(|| name.into())))
-}
-
 impl Flags {
     /// What a quick run has less of.
     fn or<T>(&self, given: Option<T>, quick: T, whole: T) -> T {
@@ -128,13 +120,14 @@ fn main() -> Result<()> {
 
 /// The sets that were asked for and are there.
 fn sets(flags: &Flags) -> Vec<(String, PathBuf)> {
-    let Some(data) = flags.data.as_ref().and_then(|folder| folder.0.as_ref()) else {
+    let Some(data) = flags.data.as_ref().filter(|data| !data.is_empty()) else {
         eprintln!(
             "compare: NO DATA SETS: COMPARE_DATA is not set, so nothing is measured on real texts, and the pages keep what they \
              have of them. Name a folder of unpacked sets: make compare COMPARE_DATA=FOLDER"
         );
         return Vec::new();
     };
+    let data = Path::new(data);
     let mut found = Vec::new();
     for set in &flags.sets {
         let path = data.join(set);
