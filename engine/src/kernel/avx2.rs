@@ -75,12 +75,6 @@ impl Lanes for Avx2 {
             !(low | high << 32)
         }
     }
-
-    #[inline(always)]
-    unsafe fn prefetch(line: *const u8) {
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
-    }
 }
 
 #[derive(Clone, Copy)]

@@ -61,9 +61,36 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn prefetch(line: *const u8) {
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    unsafe fn by_seven_bits<const SHIFT: u32>(
+        tables: &[[u8; 256]],
+        blocks: &[u8],
+        out: &mut [u64],
+    ) -> bool {
+        const { assert!(SHIFT <= 1) };
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            match tables.len() {
+                4 => Self::kept_tables::<SHIFT, 4>(tables, blocks, out),
+                8 => Self::kept_tables::<SHIFT, 8>(tables, blocks, out),
+                16 => Self::kept_tables::<SHIFT, 16>(tables, blocks, out),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    unsafe fn by_eight_bits(tables: &[[u8; 256]], blocks: &[u8], out: &mut [u64]) -> bool {
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            match tables.len() {
+                4 => Self::shared_tables::<4>(tables, blocks, out),
+                8 => Self::shared_tables::<8>(tables, blocks, out),
+                16 => Self::shared_tables::<16>(tables, blocks, out),
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Four registers hold 256 entries: `vpermi2b` picks among 128 by the low seven bits of the index, the top
@@ -73,13 +100,17 @@ impl Lanes for Avx512 {
         // SAFETY: the caller has AVX-512 VBMI; the table has 256 bytes.
         unsafe {
             let row = |r: usize| _mm512_loadu_si512(table.as_ptr().add(64 * r).cast());
-            let index = if shift == 0 {
-                code.0
-            } else {
-                let shifted = _mm512_srl_epi16(code.0, _mm_cvtsi32_si128(shift as i32));
-                _mm512_and_si512(shifted, _mm512_set1_epi8((255u8 >> shift) as i8))
+            // Words are shifted, there is no shift of bytes: the upper bits of a byte may come from its neighbour. The
+            // permutes ignore index bits beyond their own six or seven, and codes are below 2^(bits + shift).
+            let index = match (bits, shift) {
+                (_, 0) => code.0,
+                (7, 1) => _mm512_srli_epi16::<1>(code.0),
+                (6, 2) => _mm512_srli_epi16::<2>(code.0),
+                _ => {
+                    let shifted = _mm512_srl_epi16(code.0, _mm_cvtsi32_si128(shift as i32));
+                    _mm512_and_si512(shifted, _mm512_set1_epi8((255u8 >> shift) as i8))
+                }
             };
-            // The permutes ignore index bits beyond their own, and codes are below 2^(bits + shift).
             Self(match bits {
                 4..=6 => _mm512_permutexvar_epi8(index, row(0)),
                 7 => _mm512_permutex2var_epi8(row(0), index, row(1)),
@@ -89,6 +120,80 @@ impl Lanes for Avx512 {
                     _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high)
                 }
             })
+        }
+    }
+}
+
+impl Avx512 {
+    /// All tables stay in registers, so that nothing but codes is read, in order: at the pace of memory.
+    #[inline(always)]
+    unsafe fn kept_tables<const SHIFT: u32, const SUBSPACES: usize>(
+        tables: &[[u8; 256]],
+        blocks: &[u8],
+        out: &mut [u64],
+    ) {
+        let tables: &[[u8; 256]; SUBSPACES] = tables.try_into().expect("as many tables");
+        let (lines, _) = blocks.as_chunks::<64>();
+        // SAFETY: the caller has AVX-512 VBMI; tables and lines are as long as what is read of them.
+        unsafe {
+            // No closures: they would not be compiled for these features.
+            let mut kept = [[_mm512_setzero_si512(); 2]; SUBSPACES];
+            for m in 0..SUBSPACES {
+                kept[m][0] = _mm512_loadu_si512(tables[m].as_ptr().cast());
+                kept[m][1] = _mm512_loadu_si512(tables[m].as_ptr().add(64).cast());
+            }
+            for (block, out) in lines.as_chunks::<SUBSPACES>().0.iter().zip(out) {
+                let mut sum = _mm512_setzero_si512();
+                for m in 0..SUBSPACES {
+                    let code = _mm512_loadu_si512(block[m].as_ptr().cast());
+                    // As in `lookup`: what a shift brings from the neighbour is in the bit that the permute ignores.
+                    let index = match SHIFT {
+                        0 => code,
+                        _ => _mm512_srli_epi16::<1>(code),
+                    };
+                    let deficit = _mm512_permutex2var_epi8(kept[m][0], index, kept[m][1]);
+                    sum = _mm512_adds_epu8(sum, deficit);
+                }
+                *out = Self(sum).below_full();
+            }
+        }
+    }
+}
+
+impl Avx512 {
+    /// Two blocks at once share the loading of each table. Their lines are touched in order first: that is how memory is
+    /// read fastest.
+    #[inline(always)]
+    unsafe fn shared_tables<const SUBSPACES: usize>(
+        tables: &[[u8; 256]],
+        blocks: &[u8],
+        out: &mut [u64],
+    ) {
+        let tables: &[[u8; 256]; SUBSPACES] = tables.try_into().expect("as many tables");
+        let (lines, _) = blocks.as_chunks::<64>();
+        let (blocks, _) = lines.as_chunks::<SUBSPACES>();
+        let (pairs, last) = blocks.as_chunks::<2>();
+        let (outs, last_out) = out.as_chunks_mut::<2>();
+        // SAFETY: the caller has AVX-512 VBMI.
+        unsafe {
+            for (pair, out) in pairs.iter().zip(outs) {
+                for line in pair.as_flattened() {
+                    std::ptr::read_volatile(&line[0]);
+                }
+                let (mut first, mut second) = (Self::zero(), Self::zero());
+                for m in 0..SUBSPACES {
+                    first = first.add(Self::lookup(&tables[m], Self::load(&pair[0][m]), 8, 0));
+                    second = second.add(Self::lookup(&tables[m], Self::load(&pair[1][m]), 8, 0));
+                }
+                *out = [first.below_full(), second.below_full()];
+            }
+            for (block, out) in last.iter().zip(last_out) {
+                let mut sum = Self::zero();
+                for m in 0..SUBSPACES {
+                    sum = sum.add(Self::lookup(&tables[m], Self::load(&block[m]), 8, 0));
+                }
+                *out = sum.below_full();
+            }
         }
     }
 }

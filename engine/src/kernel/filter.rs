@@ -25,6 +25,7 @@
 
 use super::block::{Bits, Entries, ROWS_PER_BLOCK};
 use super::lanes::Lanes;
+use super::level::Kernel;
 
 /// What a filter can say about rows at a given score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub(crate) enum Verdict {
 /// Deficit tables for one query, aimed at a score.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
+    kernel: Kernel,
     bits: Bits,
     subspaces: usize,
     /// Bits of a code that are used: codes are below `2^width`.
@@ -58,16 +60,11 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// For a table whose codes are below `codewords`.
-    pub(crate) fn new(table: Entries<'_>, codewords: usize) -> Self {
+    pub(crate) fn new(kernel: Kernel, table: Entries<'_>, codewords: usize) -> Self {
         let subspaces = table.subspaces();
         let (mut tops, mut sum_of_tops, mut magnitudes) = (Vec::with_capacity(subspaces), 0.0, 0.0);
         for m in 0..subspaces {
-            let entries = &table.subspace(m)[..codewords];
-            let (mut top, mut magnitude) = (f32::NEG_INFINITY, 0.0f32);
-            for &entry in entries {
-                top = top.max(entry);
-                magnitude = magnitude.max(entry.abs());
-            }
+            let (top, magnitude) = kernel.extent(&table.subspace(m)[..codewords]);
             tops.push(top);
             sum_of_tops += f64::from(top);
             magnitudes += f64::from(magnitude);
@@ -80,6 +77,7 @@ impl Filter {
             Bits::Eight => subspaces,
         };
         Self {
+            kernel,
             bits: table.bits,
             subspaces,
             width: width.max(4),
@@ -111,12 +109,11 @@ impl Filter {
         // A range of 0 still drops whatever has a deficit: the least d makes it 255.
         let inverse = 254.0 / range.max(1e-280) * (1.0 - (-40f64).exp2());
         for (m, deficits) in self.exact[..self.subspaces].iter_mut().enumerate() {
-            let top = f64::from(self.tops[m]);
-            for (deficit, &entry) in deficits.iter_mut().zip(&table.subspace(m)[..codewords]) {
-                // `as u8` rounds towards 0 and saturates.
-                *deficit = ((top - f64::from(entry)) * inverse) as u8;
-            }
-            deficits[codewords..].fill(255);
+            let (used, unused) = deficits.split_at_mut(codewords);
+            let entries = &table.subspace(m)[..codewords];
+            self.kernel
+                .deficits(entries, f64::from(self.tops[m]), inverse, used);
+            unused.fill(255);
         }
         self.group();
         Verdict::Some
@@ -150,16 +147,11 @@ impl Filter {
         let size = 1 << (self.width - self.level);
         self.grouped.resize(self.exact.len(), [0; 256]);
         for (groups, exact) in self.grouped.iter_mut().zip(&self.exact) {
-            for (group, codes) in groups
-                .iter_mut()
-                .zip(exact[..1 << self.width].chunks_exact(size))
-            {
-                *group = codes.iter().copied().min().expect("a group has codes");
-            }
+            self.kernel.least(exact, size, groups);
         }
     }
 
-    fn tables(&self) -> &[[u8; 256]] {
+    pub(super) fn tables(&self) -> &[[u8; 256]] {
         if self.level == self.width {
             &self.exact
         } else {
@@ -176,20 +168,16 @@ impl Filter {
     }
 }
 
-/// How far ahead of its use a line is asked for.
-const PREFETCH: usize = 4096;
-
-/// For each block, the rows that the filter can't drop. `WIDE` is the number of blocks worked on at once with
-/// tables of 128 and 256 entries: sums and table rows should fit into registers.
+/// For each block, the rows that the filter can't drop.
+///
+/// Codes are read in the order in which they lie in memory, whatever the order of the look-ups: CPUs fetch ahead what is
+/// read in order, and a scan that strides gets half of the memory's bandwidth or less, with or without prefetches of
+/// its own.
 ///
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-pub(super) unsafe fn survivors<V: Lanes, const WIDE: usize>(
-    filter: &Filter,
-    blocks: &[u8],
-    out: &mut [u64],
-) {
+pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
     // SAFETY: the caller's promise is ours. Constants let the compiler lay each level out on its own.
     unsafe {
         match (filter.bits, filter.width, filter.level) {
@@ -197,18 +185,32 @@ pub(super) unsafe fn survivors<V: Lanes, const WIDE: usize>(
             (_, 8, 4) => eight_bit::<V, 4, 4, 4>(filter, blocks, out),
             (_, 8, 5) => eight_bit::<V, 5, 3, 2>(filter, blocks, out),
             (_, 8, 6) => eight_bit::<V, 6, 2, 2>(filter, blocks, out),
-            (_, 8, 7) => eight_bit::<V, 7, 1, WIDE>(filter, blocks, out),
-            (_, 8, _) => eight_bit::<V, 8, 0, WIDE>(filter, blocks, out),
+            (_, 8, 7) => {
+                if !V::by_seven_bits::<1>(filter.tables(), blocks, out) {
+                    eight_bit::<V, 7, 1, 1>(filter, blocks, out);
+                }
+            }
+            (_, 8, _) => {
+                if !V::by_eight_bits(filter.tables(), blocks, out) {
+                    eight_bit::<V, 8, 0, 1>(filter, blocks, out);
+                }
+            }
             (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
             (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
             (_, 7, 6) => eight_bit::<V, 6, 1, 2>(filter, blocks, out),
-            (_, 7, _) => eight_bit::<V, 7, 0, WIDE>(filter, blocks, out),
+            (_, 7, _) => {
+                if !V::by_seven_bits::<0>(filter.tables(), blocks, out) {
+                    eight_bit::<V, 7, 0, 1>(filter, blocks, out);
+                }
+            }
             (_, 6, _) => eight_bit::<V, 6, 0, 2>(filter, blocks, out),
             (_, _, _) => eight_bit::<V, 5, 0, 2>(filter, blocks, out),
         }
     }
 }
 
+/// `GROUP` blocks at once share the reading of a table.
+///
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
@@ -221,13 +223,15 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
     let mut outs = out.chunks_exact_mut(GROUP);
     for (group, out) in (&mut groups).zip(&mut outs) {
+        if GROUP > 1 {
+            touch(group);
+        }
         // SAFETY: the caller's promise is ours.
         unsafe {
             let mut sums = [V::zero(); GROUP];
             for (m, table) in filter.tables().iter().enumerate() {
                 for (g, sum) in sums.iter_mut().enumerate() {
                     let at = g * block_bytes + m * ROWS_PER_BLOCK;
-                    V::prefetch(group.as_ptr().wrapping_add(at + PREFETCH));
                     *sum = sum.add(V::lookup(table, V::load(lanes(group, at)), BITS, SHIFT));
                 }
             }
@@ -253,6 +257,15 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
     }
 }
 
+/// Reads a byte of every line, in order.
+#[inline(always)]
+fn touch(bytes: &[u8]) {
+    for line in bytes.as_chunks::<ROWS_PER_BLOCK>().0 {
+        // SAFETY: a reference can be read; volatile, so that it is.
+        unsafe { std::ptr::read_volatile(&line[0]) };
+    }
+}
+
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
@@ -264,6 +277,7 @@ unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
     let mut outs = out.chunks_exact_mut(GROUP);
     for (group, out) in (&mut groups).zip(&mut outs) {
+        touch(group);
         // SAFETY: the caller's promise is ours.
         unsafe {
             let mut sums = [V::zero(); GROUP];
@@ -271,7 +285,6 @@ unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
                 let (even, odd) = (rows(even), rows(odd));
                 for (g, sum) in sums.iter_mut().enumerate() {
                     let at = g * block_bytes + p * ROWS_PER_BLOCK;
-                    V::prefetch(group.as_ptr().wrapping_add(at + PREFETCH));
                     let code = V::load(lanes(group, at));
                     *sum = sum
                         .add(V::shuffle(&even, code.nibble(0)))

@@ -161,7 +161,11 @@ impl Case {
             .collect();
         let mut sorted = scores.clone();
         sorted.sort_by(|a, b| b.total_cmp(a));
-        let mut filter = Filter::new(self.entries(), self.codewords);
+        let mut filters: Vec<(Kernel, Filter)> = Kernel::available()
+            .into_iter()
+            .map(|kernel| (kernel, Filter::new(kernel, self.entries(), self.codewords)))
+            .collect();
+        let (_, mut filter) = filters.remove(0);
         for score in [
             sorted[0],
             sorted[0].next_up(),
@@ -173,6 +177,14 @@ impl Case {
             0.0,
         ] {
             let verdict = filter.aim(self.entries(), self.codewords, score);
+            for (kernel, other) in &mut filters {
+                assert_eq!(
+                    other.aim(self.entries(), self.codewords, score),
+                    verdict,
+                    "{} {kernel:?}",
+                    self.name
+                );
+            }
             if verdict == Verdict::Nothing {
                 assert!(sorted[0] < score, "{}", self.name);
                 continue;
@@ -180,9 +192,17 @@ impl Case {
             assert_eq!(verdict, Verdict::Some);
             for level in filter.levels() {
                 filter.set_level(level);
+                for (kernel, other) in &mut filters {
+                    other.set_level(level);
+                    assert!(
+                        other.tables() == filter.tables(),
+                        "{} {kernel:?} level {level}: other tables",
+                        self.name
+                    );
+                }
                 let mut masks = vec![0; count];
                 // SAFETY: these lanes need no features.
-                unsafe { survivors::<Emulated, 8>(&filter, &self.blocks, &mut masks) };
+                unsafe { survivors::<Emulated>(&filter, &self.blocks, &mut masks) };
                 for (row, &s) in scores.iter().enumerate() {
                     let kept = masks[row / 64] >> (row % 64) & 1 == 1;
                     assert!(
@@ -195,7 +215,7 @@ impl Case {
                 }
                 let mut others = vec![1; count];
                 // SAFETY: as above.
-                unsafe { survivors::<Portable, 1>(&filter, &self.blocks, &mut others) };
+                unsafe { survivors::<Portable>(&filter, &self.blocks, &mut others) };
                 assert_eq!(masks, others, "{} portable", self.name);
                 for kernel in Kernel::available() {
                     let mut others = vec![2; count];
@@ -272,12 +292,11 @@ fn the_filter_drops_most_rows_of_ordinary_data() {
         })
         .collect();
     scores.sort_by(|a, b| b.total_cmp(a));
-    let mut filter = Filter::new(case.entries(), 256);
+    let kernel = Kernel::detect().unwrap();
+    let mut filter = Filter::new(kernel, case.entries(), 256);
     filter.aim(case.entries(), 256, scores[9]);
     let mut masks = vec![0; 11];
-    Kernel::detect()
-        .unwrap()
-        .survivors(&filter, &case.blocks, &mut masks);
+    kernel.survivors(&filter, &case.blocks, &mut masks);
     let kept: u32 = masks.iter().map(|m| m.count_ones()).sum();
     assert!(
         (10..40).contains(&kept),

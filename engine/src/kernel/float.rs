@@ -27,7 +27,12 @@ fn sums<const N: usize>(offsets: &Lanes, columns: &[Lanes], x: &[[f32; N]]) -> [
 
 /// N rows, `stride` apart, as (inputs, N).
 #[inline(always)]
-fn transpose<const N: usize>(x: &[f32], stride: usize, out: &mut Vec<[f32; N]>, inputs: usize) {
+pub(super) fn transpose<const N: usize>(
+    x: &[f32],
+    stride: usize,
+    out: &mut Vec<[f32; N]>,
+    inputs: usize,
+) {
     out.resize(inputs, [0.0; N]);
     for r in 0..N {
         for (out, x) in out.iter_mut().zip(&x[r * stride..]) {
@@ -180,6 +185,15 @@ fn each(
         transpose::<1>(&x[row * stride..], stride, &mut one, inputs);
         put(row, argmax(columns, &one, &mut kept_one)[0]);
     }
+}
+
+/// The largest magnitude of a value; not finite if one is not: as integers, those are the largest.
+#[inline(always)]
+pub(super) fn largest_magnitude(x: &[f32]) -> f32 {
+    let largest = x
+        .iter()
+        .fold(0, |largest: u32, x| largest.max(x.abs().to_bits()));
+    f32::from_bits(largest)
 }
 
 /// The best output of each subspace for rows (n, subspaces x inputs), to codes (n, subspaces).

@@ -25,9 +25,18 @@ pub(super) trait Lanes: Copy {
     /// A bit for each lane that is below 255.
     unsafe fn below_full(self) -> u64;
 
-    /// Asks for a cache line that will be read soon.
+    /// The survivors of whole blocks by tables of 128 entries, `table[code >> SHIFT]`, if this instruction set has a way of
+    /// its own for so many tables. Returns whether it has.
     #[inline(always)]
-    unsafe fn prefetch(_line: *const u8) {}
+    unsafe fn by_seven_bits<const SHIFT: u32>(_: &[[u8; 256]], _: &[u8], _: &mut [u64]) -> bool {
+        false
+    }
+
+    /// As [`by_seven_bits`](Self::by_seven_bits), by tables of 256 entries.
+    #[inline(always)]
+    unsafe fn by_eight_bits(_: &[[u8; 256]], _: &[u8], _: &mut [u64]) -> bool {
+        false
+    }
 
     /// `table[code >> shift]` for a table of `2^bits` entries, 4 <= bits <= 8: a tree of 16-entry lookups, chosen
     /// among by the code's upper bits. Instruction sets with larger lookups have their own.

@@ -4,12 +4,14 @@
 use super::avx2::{Avx2, Avx2Sums};
 #[cfg(target_arch = "x86_64")]
 use super::avx512::{Avx512, Avx512Sums};
+#[cfg(target_arch = "x86_64")]
+use super::avx512_nearest;
 use super::block::{Entries, ROWS_PER_BLOCK};
 use super::columns::Columns;
 use super::distance::Plain;
 use super::filter::Filter;
 use super::portable::Portable;
-use super::{adc, distance, filter, float, portable, scalar};
+use super::{adc, deficits, distance, filter, float, portable, scalar, stream};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use std::fmt;
@@ -195,7 +197,14 @@ impl Kernel {
             }
             return Ok(());
         }
-        by_level!(self, float::assign, float::assign, (subspaces: &[Columns], x: &[f32], out: &mut [u8]));
+        self.assign_finite(subspaces, x, out);
+        let largest = self.largest_magnitude(x);
+        if subspaces
+            .iter()
+            .all(|columns| columns.stays_finite(largest))
+        {
+            return Ok(());
+        }
         for (row, (x, codes)) in x
             .chunks_exact(dim)
             .zip(out.chunks_exact_mut(subspaces.len()))
@@ -204,12 +213,32 @@ impl Kernel {
             let finite = x
                 .chunks_exact(inputs)
                 .zip(subspaces)
-                .all(|(slice, columns)| columns.stays_finite(slice));
+                .all(|(slice, columns)| columns.stays_finite(self.largest_magnitude(slice)));
             if !finite {
                 plain(row, x, codes)?;
             }
         }
         Ok(())
+    }
+
+    /// The largest magnitude of a value; not finite if one is not.
+    fn largest_magnitude(self, x: &[f32]) -> f32 {
+        by_level!(self, float::largest_magnitude, float::largest_magnitude, (x: &[f32]) -> f32)
+    }
+
+    fn assign_finite(self, subspaces: &[Columns], x: &[f32], out: &mut [u8]) {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+        fn avx512(subspaces: &[Columns], x: &[f32], out: &mut [u8]) {
+            // SAFETY: this function is compiled for AVX-512.
+            unsafe { avx512_nearest::assign(subspaces, x, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Level::Avx512 {
+            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+            return unsafe { avx512(subspaces, x, out) };
+        }
+        by_level!(self, float::assign, float::assign, (subspaces: &[Columns], x: &[f32], out: &mut [u8]))
     }
 
     /// The best output for each of n rows (n, inputs), with its sum. Sums are finite: the caller has seen to it.
@@ -219,6 +248,22 @@ impl Kernel {
                 && sums.len() == codes.len()
                 && columns.outputs <= 256
         );
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+        fn avx512(columns: &Columns, x: &[f32], out: &mut [(u8, f32)]) {
+            // SAFETY: this function is compiled for AVX-512.
+            unsafe { avx512_nearest::each(columns, x, columns.inputs, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Level::Avx512 {
+            let mut found = vec![(0, 0.0); codes.len()];
+            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+            unsafe { avx512(columns, x, &mut found) };
+            for (found, (code, sum)) in found.into_iter().zip(codes.iter_mut().zip(sums)) {
+                (*code, *sum) = found;
+            }
+            return;
+        }
         by_level!(self, float::nearest, float::nearest, (columns: &Columns, x: &[f32], codes: &mut [u8], sums: &mut [f32]))
     }
 
@@ -284,7 +329,11 @@ impl Kernel {
     /// The f32 score of each row of a block.
     pub(crate) fn scores(self, table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
         assert_eq!(block.len(), table.block_bytes());
-        by_level!(self, scalar::scores, adc::scores, (table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]))
+        match self.0 {
+            Level::Scalar => scalar::scores(table, block, out),
+            // Compiled for none of the larger instruction sets: it would become gathers, which take twice the time.
+            _ => adc::scores(table, block, out),
+        }
     }
 
     /// The f32 score of one row of a block.
@@ -300,18 +349,18 @@ impl Kernel {
         #[target_feature(enable = "avx2,fma")]
         fn avx2(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
             // SAFETY: this function is compiled for AVX2.
-            unsafe { filter::survivors::<Avx2, 1>(filter, blocks, out) }
+            unsafe { filter::survivors::<Avx2>(filter, blocks, out) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
         fn avx512(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
             // SAFETY: this function is compiled for AVX-512 VBMI.
-            unsafe { filter::survivors::<Avx512, 8>(filter, blocks, out) }
+            unsafe { filter::survivors::<Avx512>(filter, blocks, out) }
         }
         match self.0 {
             // SAFETY: the portable lanes need no features.
             Level::Scalar | Level::Portable => unsafe {
-                filter::survivors::<Portable, 1>(filter, blocks, out)
+                filter::survivors::<Portable>(filter, blocks, out)
             },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
@@ -320,6 +369,27 @@ impl Kernel {
             // SAFETY: as above.
             Level::Avx512 => unsafe { avx512(filter, blocks, out) },
         }
+    }
+
+    /// The largest entry, and the largest magnitude of one.
+    pub(super) fn extent(self, entries: &[f32]) -> (f32, f32) {
+        by_level!(self, deficits::extent, deficits::extent, (entries: &[f32]) -> (f32, f32))
+    }
+
+    /// `floor((top - entry) * inverse)` of each entry, at most 255. No entry is above the top.
+    pub(super) fn deficits(self, entries: &[f32], top: f64, inverse: f64, out: &mut [u8]) {
+        by_level!(self, deficits::deficits, deficits::deficits, (entries: &[f32], top: f64, inverse: f64, out: &mut [u8]))
+    }
+
+    /// The least of each `size` neighbours, 2, 4, 8 or 16.
+    pub(super) fn least(self, of: &[u8; 256], size: usize, out: &mut [u8; 256]) {
+        by_level!(self, deficits::least, deficits::least, (of: &[u8; 256], size: usize, out: &mut [u8; 256]))
+    }
+
+    /// The sum of all 64-bit words of as many whole 512 bytes as there are: reading memory and nothing else, which is
+    /// what a scan is measured against.
+    pub fn sum_of_words(self, bytes: &[u8]) -> u64 {
+        by_level!(self, stream::sum_of_words, stream::sum_of_words, (bytes: &[u8]) -> u64)
     }
 
     /// What the parts of a scan cost on this kernel.
@@ -336,10 +406,10 @@ impl Kernel {
                 lookup: [6.0, 9.0, 13.0, 22.0, 38.0],
                 ..Costs::WITHOUT_FILTER
             },
-            // Its lookups cost the same for any size: nothing is gained by less than all bits.
+            // One permute for 128 entries, two for 256; nothing is gained by fewer.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => Costs {
-                lookup: [4.0; 5],
+                lookup: [2.2, 2.2, 2.0, 2.0, 3.2],
                 ..Costs::WITHOUT_FILTER
             },
         }

@@ -14,8 +14,11 @@ mod adc;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_nearest;
 mod block;
 mod columns;
+mod deficits;
 mod distance;
 mod filter;
 #[cfg(test)]
@@ -27,6 +30,7 @@ pub(crate) mod pool;
 mod portable;
 pub(crate) mod random;
 mod scalar;
+mod stream;
 
 pub(crate) use block::Entries;
 pub use block::{Bits, ROWS_PER_BLOCK};

@@ -3,14 +3,23 @@
 use super::scanner::{Chunk, Scanner, chunks};
 use super::search::{MAX_TILE, Search};
 use super::seed::seeds;
-use super::source::{BlockSource, live_rows};
+use super::source::{Alive, BlockSource};
 use super::topk::{Found, SharedThreshold, merge};
 use crate::error::{Error, Result};
 use crate::quantizer::LookupTable;
 
 /// Bytes of codes that a thread takes at a time, and those that every query meets before the next are read.
 const CHUNK_BYTES: usize = 256 << 10;
-const TILE_BYTES: usize = 32 << 10;
+const TILE_BYTES: usize = 128 << 10;
+/// Blocks of a thread's first tile. Tiles grow with what has been seen, as thresholds come to rise more slowly.
+const FIRST_TILE: usize = 32;
+
+/// What a thread has of each query.
+struct State<'a> {
+    searches: Vec<Search<'a>>,
+    /// Blocks that it has seen.
+    seen: usize,
+}
 
 pub(super) fn scan(
     scanner: &Scanner,
@@ -50,43 +59,40 @@ fn pass(
         sources.iter().map(|s| shape.blocks(s.rows())),
         (CHUNK_BYTES / block_bytes).max(1),
     );
-    let tile_blocks = (TILE_BYTES / block_bytes).clamp(1, MAX_TILE);
+    let most = (TILE_BYTES / block_bytes).clamp(1, MAX_TILE);
     let shared: Vec<_> = queries
         .iter()
         .map(|(_, from)| SharedThreshold::new(*from))
         .collect();
     let states = scanner.sweep(
         &chunks,
-        || -> Vec<Search<'_>> {
-            queries
+        || State {
+            searches: queries
                 .iter()
                 .map(|(table, _)| Search::new(scanner.kernel, table, k))
-                .collect()
+                .collect(),
+            seen: 0,
         },
-        |searches, chunk| {
+        |State { searches, seen }, chunk| {
             let source = sources[chunk.source as usize];
             let bytes = blocks_of(source, chunk, block_bytes)?;
             for (search, shared) in searches.iter_mut().zip(&shared) {
                 search.top.enter(chunk.source, shared.get());
             }
-            let mut live = [0; MAX_TILE];
-            for (first, tile) in chunk
-                .range
-                .clone()
-                .step_by(tile_blocks)
-                .zip(bytes.chunks(tile_blocks * block_bytes))
-            {
-                let live = &mut live[..tile.len() / block_bytes];
-                let mut any = 0;
-                for (i, word) in live.iter_mut().enumerate() {
-                    *word = live_rows(source.live(), source.rows(), first + i);
-                    any |= *word;
-                }
-                if any != 0 {
+            let alive = Alive::new(source.live(), source.rows());
+            let mut first = chunk.range.start;
+            while first < chunk.range.end {
+                let blocks = (*seen / 4).max(FIRST_TILE).min(most);
+                let end = (first + blocks).min(chunk.range.end);
+                let at = |block: usize| (block - chunk.range.start) * block_bytes;
+                let tile = &bytes[at(first)..at(end)];
+                if alive.any(first..end) {
                     searches
                         .iter_mut()
-                        .for_each(|search| search.tile(tile, first, live));
+                        .for_each(|search| search.tile(tile, first, alive));
                 }
+                *seen += end - first;
+                first = end;
             }
             for (search, shared) in searches.iter().zip(&shared) {
                 shared.raise(search.top.threshold());
@@ -96,7 +102,7 @@ fn pass(
     )?;
     let mut by_query: Vec<Vec<_>> = queries.iter().map(|_| Vec::new()).collect();
     for state in states {
-        for (query, search) in by_query.iter_mut().zip(state) {
+        for (query, search) in by_query.iter_mut().zip(state.searches) {
             query.push(search.top);
         }
     }

@@ -1,11 +1,23 @@
 //! One query's search, on one thread: filter, rescore what is left, tighten.
 
+use super::source::Alive;
 use super::topk::TopK;
 use crate::kernel::{Filter, Kernel, Verdict};
 use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
 
 /// Most blocks that [`Search::tile`] takes.
-pub(super) const MAX_TILE: usize = 64;
+pub(super) const MAX_TILE: usize = 256;
+const _: () = assert!(
+    MAX_TILE * ROWS_PER_BLOCK <= 1 << 16,
+    "a u16 counts its rows"
+);
+const _: () = assert!(MAX_TILE.is_multiple_of(MASKS));
+
+/// Masks that are looked at together.
+const MASKS: usize = 16;
+
+/// Survivors that are scored together.
+const RESCORED: usize = 16;
 
 /// Blocks on which a plan is made.
 const PLAN_BLOCKS: usize = 16;
@@ -38,6 +50,16 @@ pub(super) struct Search<'a> {
     planned_at: f64,
     /// Rows let through and blocks looked at since the plan was made.
     measured: (usize, usize),
+    room: Box<Room>,
+}
+
+/// Room for one tile.
+#[derive(Debug)]
+struct Room {
+    /// Of each block, the rows that the filter let through.
+    masks: [u64; MAX_TILE],
+    /// The same as numbers of rows.
+    survivors: [u16; MAX_TILE * ROWS_PER_BLOCK],
 }
 
 impl<'a> Search<'a> {
@@ -46,32 +68,36 @@ impl<'a> Search<'a> {
             kernel,
             table,
             top: TopK::new(k),
-            filter: Filter::new(table.entries(), table.shape().codewords()),
+            filter: Filter::new(kernel, table.entries(), table.shape().codewords()),
             verdict: Verdict::Everything,
             aimed_at: f32::NEG_INFINITY,
             plan: Plan::None,
             planned_at: 1.0,
             measured: (0, 0),
+            room: Box::new(Room {
+                masks: [0; MAX_TILE],
+                survivors: [0; MAX_TILE * ROWS_PER_BLOCK],
+            }),
         }
     }
 
-    /// Offers the rows of some blocks, of the source that was entered last. `live` has a word a block; a tile
-    /// without live rows is not worth a call.
-    pub(super) fn tile(&mut self, bytes: &[u8], first_block: usize, live: &[u64]) {
+    /// Offers the rows of some blocks, at most [`MAX_TILE`], of the source that was entered last. A tile without living
+    /// rows is not worth a call.
+    pub(super) fn tile(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
         self.aim();
         match self.verdict {
             Verdict::Nothing => return,
-            Verdict::Everything => return self.score_all(bytes, first_block, live),
+            Verdict::Everything => return self.score_all(bytes, first_block, alive),
             Verdict::Some => {}
         }
         if self.needs_plan() {
-            self.make_plan(bytes, live.len());
+            self.make_plan(bytes);
         }
         match self.plan {
-            Plan::Filter { .. } => self.filter(bytes, first_block, live),
+            Plan::Filter { .. } => self.filter(bytes, first_block, alive),
             Plan::Floats | Plan::None => {
-                self.measured.1 += live.len();
-                self.score_all(bytes, first_block, live);
+                self.measured.1 += bytes.len() / self.table.shape().block_bytes();
+                self.score_all(bytes, first_block, alive);
             }
         }
     }
@@ -104,7 +130,7 @@ impl<'a> Search<'a> {
         match self.plan {
             Plan::None => true,
             // The data may have changed its character: look again now and then.
-            Plan::Floats => blocks >= 64 * MAX_TILE || self.planned_at < 0.9,
+            Plan::Floats => blocks >= 4096 || self.planned_at < 0.9,
             Plan::Filter { expected } => {
                 self.planned_at < 0.9
                     || blocks >= 4 * PLAN_BLOCKS
@@ -114,15 +140,21 @@ impl<'a> Search<'a> {
     }
 
     /// Tries every level on a few blocks and takes what costs least.
-    fn make_plan(&mut self, bytes: &[u8], blocks: usize) {
+    fn make_plan(&mut self, bytes: &[u8]) {
         let shape = self.table.shape();
         let (subspaces, costs) = (shape.subspaces() as f32, self.kernel.costs());
-        let blocks = blocks.min(PLAN_BLOCKS);
+        let blocks = (bytes.len() / shape.block_bytes()).min(PLAN_BLOCKS);
         let bytes = &bytes[..blocks * shape.block_bytes()];
         let mut best = (subspaces * costs.sum, Plan::Floats, self.filter.level());
         for level in self.filter.levels() {
-            let lookups = subspaces * costs.lookup[level as usize - 4];
-            if lookups >= best.0 {
+            let (lookup, sharper) = costs.lookup[level as usize - 4..]
+                .split_first()
+                .expect("a cost for each level");
+            let worth = sharper[..(self.filter.levels().end() - level) as usize]
+                .iter()
+                .all(|cost| cost > lookup);
+            let lookups = subspaces * lookup;
+            if !worth || lookups >= best.0 {
                 continue;
             }
             self.filter.set_level(level);
@@ -143,35 +175,64 @@ impl<'a> Search<'a> {
         self.measured = (0, 0);
     }
 
-    fn filter(&mut self, bytes: &[u8], first_block: usize, live: &[u64]) {
-        let mut masks = [0; MAX_TILE];
-        let masks = &mut masks[..live.len()];
-        self.kernel.survivors(&self.filter, bytes, masks);
-        let block_bytes = self.table.shape().block_bytes();
-        self.measured.1 += live.len();
-        for (i, (mask, live)) in masks.iter().zip(live).enumerate() {
-            let mut rows = mask & live;
-            if rows == 0 {
+    fn filter(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
+        let blocks = bytes.len() / self.table.shape().block_bytes();
+        self.measured.1 += blocks;
+        let (masks, survivors) = (&mut self.room.masks, &mut self.room.survivors);
+        self.kernel
+            .survivors(&self.filter, bytes, &mut masks[..blocks]);
+        masks[blocks..blocks.next_multiple_of(MASKS)].fill(0);
+        let mut count = 0;
+        // Most groups of blocks have no survivors, and most that have any have one: these are the branches that a CPU
+        // foresees.
+        for (first, masks) in (0..blocks).step_by(MASKS).zip(masks.as_chunks::<MASKS>().0) {
+            if masks.iter().fold(0, |all, mask| all | mask) == 0 {
                 continue;
             }
-            self.measured.0 += rows.count_ones() as usize;
-            let block = &bytes[i * block_bytes..][..block_bytes];
-            let first_row = ((first_block + i) * ROWS_PER_BLOCK) as u32;
-            while rows != 0 {
-                let row = rows.trailing_zeros();
-                rows &= rows - 1;
-                let score = self.kernel.score(self.table.entries(), block, row as usize);
+            let mut some = (0..MASKS).fold(0u32, |some, i| some | u32::from(masks[i] != 0) << i);
+            while some != 0 {
+                let block = first + some.trailing_zeros() as usize;
+                some &= some - 1;
+                let mut rows = masks[block - first] & alive.of(first_block + block);
+                while rows != 0 {
+                    survivors[count] =
+                        (block * ROWS_PER_BLOCK) as u16 + rows.trailing_zeros() as u16;
+                    rows &= rows - 1;
+                    count += 1;
+                }
+            }
+        }
+        self.measured.0 += count;
+        self.rescore(bytes, first_block, count);
+    }
+
+    /// Scores the first survivors in f32. Several are scored before any is looked at, so that their sums overlap.
+    fn rescore(&mut self, bytes: &[u8], first_block: usize, count: usize) {
+        let block_bytes = self.table.shape().block_bytes();
+        let first_row = (first_block * ROWS_PER_BLOCK) as u32;
+        for rows in self.room.survivors[..count].chunks(RESCORED) {
+            let mut scores = [0.0; RESCORED];
+            for (score, &row) in scores.iter_mut().zip(rows) {
+                let (block, row) = (
+                    usize::from(row) / ROWS_PER_BLOCK,
+                    usize::from(row) % ROWS_PER_BLOCK,
+                );
+                let block = &bytes[block * block_bytes..][..block_bytes];
+                *score = self.kernel.score(self.table.entries(), block, row);
+            }
+            for (score, &row) in scores.into_iter().zip(rows) {
                 if score >= self.top.cutoff() {
-                    self.top.push(score, first_row + row);
+                    self.top.push(score, first_row + u32::from(row));
                 }
             }
         }
     }
 
-    fn score_all(&mut self, bytes: &[u8], first_block: usize, live: &[u64]) {
+    fn score_all(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
         let block_bytes = self.table.shape().block_bytes();
         let mut scores = [0.0; ROWS_PER_BLOCK];
-        for (i, (block, &live)) in bytes.chunks_exact(block_bytes).zip(live).enumerate() {
+        for (i, block) in bytes.chunks_exact(block_bytes).enumerate() {
+            let live = alive.of(first_block + i);
             if live == 0 {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! A threshold to begin with, from a sample.
 
-use super::source::{BlockSource, live_rows};
+use super::source::{Alive, BlockSource};
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
@@ -34,7 +34,7 @@ pub(super) fn seeds(
     let blocks = |source: &&dyn BlockSource| source.rows().div_ceil(ROWS_PER_BLOCK);
     let total: usize = sources.iter().map(blocks).sum();
     // A small k needs the best of a few thousand rows; a larger one a good estimate of a quantile.
-    let wanted = if k <= 50 { 64 } else { 128 };
+    let wanted = if k <= 50 { 16 } else { 128 };
     let count = wanted.min(total / SPARSITY);
     if count == 0 {
         return Ok(vec![Seed::NOTHING; tables.len()]);
@@ -49,7 +49,7 @@ pub(super) fn seeds(
             source += 1;
         }
         let block = at - before;
-        let live = live_rows(sources[source].live(), sources[source].rows(), block);
+        let live = Alive::new(sources[source].live(), sources[source].rows()).of(block);
         if live != 0 {
             sampled.push((sources[source].blocks(block..block + 1)?, live));
             sampled_rows += live.count_ones() as usize;

@@ -83,13 +83,33 @@ impl VectorSource for InMemory<'_> {
     }
 }
 
-/// Rows of one block that may be returned: alive, and not the padding of the last block.
-pub(super) fn live_rows(live: Option<&[u64]>, rows: usize, block: usize) -> u64 {
-    let inside = rows - block * 64;
-    let present = if inside >= 64 {
-        u64::MAX
-    } else {
-        (1 << inside) - 1
-    };
-    live.map_or(present, |words| words[block] & present)
+/// Which rows of a source may be returned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Alive<'a> {
+    words: Option<&'a [u64]>,
+    rows: usize,
+}
+
+impl<'a> Alive<'a> {
+    /// Of a source with so many rows, of which these are alive; all if there are no words.
+    pub(super) fn new(words: Option<&'a [u64]>, rows: usize) -> Self {
+        Self { words, rows }
+    }
+
+    /// Those of one block: alive, and not the padding of the last block.
+    #[inline]
+    pub(super) fn of(&self, block: usize) -> u64 {
+        let inside = self.rows - block * 64;
+        let present = if inside >= 64 {
+            u64::MAX
+        } else {
+            (1 << inside) - 1
+        };
+        self.words.map_or(present, |words| words[block] & present)
+    }
+
+    /// Whether any of these blocks' rows is alive.
+    pub(super) fn any(&self, blocks: Range<usize>) -> bool {
+        self.words.is_none() || blocks.into_iter().any(|block| self.of(block) != 0)
+    }
 }

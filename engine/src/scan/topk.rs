@@ -4,8 +4,6 @@
 //! the lower row within a source; across sources only the caller can tell, so rows that tie with the k-th
 //! best are all kept, up to k a source.
 
-use std::cmp::Ordering;
-
 /// A row found by a scan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
@@ -17,19 +15,51 @@ pub struct Found {
     pub row: u32,
 }
 
-/// Best first; ties by source and row.
-fn best_first(a: &Found, b: &Found) -> Ordering {
-    b.score
-        .total_cmp(&a.score)
-        .then(a.source.cmp(&b.source))
-        .then(a.row.cmp(&b.row))
+/// A row as one number, by which rows are ranked: the least is the best. From the top: the score upside down, the source,
+/// the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked(u128);
+
+impl Ranked {
+    #[inline]
+    fn new(score: f32, source: u32, row: u32) -> Self {
+        let place = u64::from(source) << 32 | u64::from(row);
+        Self(u128::from(upside_down(score)) << 64 | u128::from(place))
+    }
+
+    /// Less is better; equal for equal scores.
+    fn merit(self) -> u32 {
+        (self.0 >> 64) as u32
+    }
+
+    fn source(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn found(self) -> Found {
+        Found {
+            score: score(self.merit()),
+            source: self.source(),
+            row: self.0 as u32,
+        }
+    }
+}
+
+/// An integer in the reverse order of the floats.
+#[inline]
+fn upside_down(score: f32) -> u32 {
+    !(ordered(score) as u32 ^ 1 << 31)
+}
+
+fn score(upside_down: u32) -> f32 {
+    unordered((!upside_down ^ 1 << 31) as i32)
 }
 
 /// Collects what one thread finds for one query. Rows of a source are offered in ascending order.
 #[derive(Debug)]
 pub(super) struct TopK {
     k: usize,
-    found: Vec<Found>,
+    found: Vec<Ranked>,
     /// When `found` grows to this, it is cut down.
     full: usize,
     /// k rows are known to score at least this.
@@ -66,6 +96,8 @@ impl TopK {
     pub(super) fn enter(&mut self, source: u32, threshold: f32) {
         if threshold > self.threshold {
             self.threshold = threshold;
+        } else if source == self.source {
+            return;
         }
         self.source = source;
         self.set_cutoff();
@@ -75,11 +107,7 @@ impl TopK {
     #[inline]
     pub(super) fn push(&mut self, score: f32, row: u32) {
         debug_assert!(score >= self.cutoff);
-        self.found.push(Found {
-            score,
-            source: self.source,
-            row,
-        });
+        self.found.push(Ranked::new(score, self.source, row));
         if self.found.len() >= self.full {
             self.cut();
         }
@@ -90,28 +118,25 @@ impl TopK {
         if let Some(kth) = keep_best(&mut self.found, self.k) {
             self.threshold = self.threshold.max(kth);
         }
-        let threshold = self.threshold;
-        self.found.retain(|f| f.score >= threshold);
+        let merit = upside_down(self.threshold);
+        self.found.retain(|f| f.merit() <= merit);
         self.full = full(self.k, self.found.len());
         self.set_cutoff();
     }
 
     fn set_cutoff(&mut self) {
         // Once k rows of this source reach the threshold, a later one that only equals it has lost the tie.
+        let merit = upside_down(self.threshold);
         let of_source = self
             .found
             .iter()
-            .filter(|f| f.source == self.source && f.score >= self.threshold)
+            .filter(|f| f.source() == self.source && f.merit() <= merit)
             .count();
         self.cutoff = if of_source >= self.k {
             self.threshold.next_up()
         } else {
             self.threshold
         };
-    }
-
-    pub(super) fn into_found(self) -> Vec<Found> {
-        self.found
     }
 }
 
@@ -121,35 +146,36 @@ fn full(k: usize, kept: usize) -> usize {
 
 /// Keeps the k best of each source that also reach the k-th best score of all, and returns that score if there
 /// are as many.
-fn keep_best(found: &mut Vec<Found>, k: usize) -> Option<f32> {
+fn keep_best(found: &mut Vec<Ranked>, k: usize) -> Option<f32> {
     if found.len() < k {
         return None;
     }
-    let (_, kth, _) = found.select_nth_unstable_by(k - 1, best_first);
-    let kth = kth.score;
-    found.retain(|f| f.score >= kth);
+    let kth = found.select_nth_unstable(k - 1).1.merit();
+    found.retain(|f| f.merit() <= kth);
     if found.len() > k {
         // Ties with the k-th: at most k a source, the lowest rows.
-        found.sort_unstable_by(|a, b| a.source.cmp(&b.source).then(best_first(a, b)));
+        found.sort_unstable_by_key(|f| (f.source(), *f));
         let (mut source, mut taken) = (None, 0);
         found.retain(|f| {
-            if source != Some(f.source) {
-                (source, taken) = (Some(f.source), 0);
+            if source != Some(f.source()) {
+                (source, taken) = (Some(f.source()), 0);
             }
             taken += 1;
             taken <= k
         });
     }
-    Some(kth)
+    Some(score(kth))
 }
 
 /// Puts together what several threads found for one query, best first. Holds every row that can be among the
 /// k best, however the caller breaks ties between sources: up to k a source.
 pub(super) fn merge(parts: impl IntoIterator<Item = TopK>, k: usize) -> Vec<Found> {
-    let mut found: Vec<Found> = parts.into_iter().flat_map(TopK::into_found).collect();
+    let mut parts = parts.into_iter().map(|top| top.found);
+    let mut found = parts.next().unwrap_or_default();
+    parts.for_each(|part| found.extend(part));
     keep_best(&mut found, k);
-    found.sort_unstable_by(best_first);
-    found
+    found.sort_unstable();
+    found.into_iter().map(Ranked::found).collect()
 }
 
 /// A threshold that threads share: it only rises.
@@ -203,6 +229,8 @@ mod tests {
         for pair in floats.windows(2) {
             assert!(ordered(pair[0]) < ordered(pair[1]), "{pair:?}");
             assert_eq!(unordered(ordered(pair[0])), pair[0]);
+            assert!(upside_down(pair[0]) > upside_down(pair[1]), "{pair:?}");
+            assert_eq!(score(upside_down(pair[1])), pair[1]);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The exact scan over whole vectors.
 
 use super::scanner::{Scanner, chunks};
-use super::source::{VectorSource, Vectors, live_rows};
+use super::source::{Alive, VectorSource, Vectors};
 use super::topk::{Found, SharedThreshold, TopK, merge};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
@@ -51,10 +51,11 @@ pub(super) fn scan(
             for (top, shared) in state.tops.iter_mut().zip(&shared) {
                 top.enter(chunk.source, shared.get());
             }
+            let alive = Alive::new(source.live(), source.rows());
             // 64 rows at a time stay in cache while every query meets them.
             for start in chunk.range.clone().step_by(64) {
                 let n = (chunk.range.end - start).min(64);
-                let live = live_rows(source.live(), source.rows(), start / 64);
+                let live = alive.of(start / 64);
                 if live == 0 {
                     continue;
                 }
