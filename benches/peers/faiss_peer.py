@@ -1,7 +1,7 @@
-"""faiss-cpu on the very codes, codebook and queries that `compare` wrote: one thread, CPU time, every SIMD level
+"""faiss-cpu on the very codes, codebooks and queries that `beside_faiss` wrote: one thread, CPU time, every SIMD level
 that the machine has, the fastest counts. Prints one JSON object.
 
-usage: faiss_peer.py DIR [--train]     (DIR holds meta.json and the raw little-endian arrays it names)
+usage: faiss_peer.py search|train DIR     (DIR holds meta.json and raw little-endian arrays)
 """
 
 import json
@@ -15,12 +15,14 @@ import numpy as np
 LEVELS = ["NONE", "AVX2", "AVX512", "AVX512_SPR"]
 
 
-def fastest(repeats, work):
-    best = float("inf")
-    for _ in range(repeats):
+def fastest(work, seconds=0.0):
+    """CPU seconds of the fastest call, of at least three and of as many as fit into so many seconds."""
+    best, calls, until = float("inf"), 0, time.perf_counter() + seconds
+    while calls < 3 or time.perf_counter() < until:
         start = time.process_time()
         work()
         best = min(best, time.process_time() - start)
+        calls += 1
     return best
 
 
@@ -47,25 +49,25 @@ def set_level(name):
         faiss.SIMDConfig.set_level(DEFAULT if name is None else getattr(faiss, "SIMDLevel_" + name))
 
 
-def at_best_level(measure):
-    """The least of measure() over all levels, and the level's name."""
-    best = (float("inf"), None)
+def at_best_level(work, seconds=0.0):
+    """CPU seconds of the work at the level at which it is fastest, and that level's name."""
+    tried = []
     for name in levels():
         set_level(name)
-        seconds = measure()
-        if seconds < best[0]:
-            best = (seconds, name or "default")
+        tried.append((fastest(work), name))
+    _, name = min(tried, key=lambda level: level[0])
+    set_level(name)
+    best = min(fastest(work, seconds), *(time for time, of in tried if of == name))
     set_level(None)
-    return {"seconds": best[0], "level": best[1]}
+    return {"seconds": best, "level": name or "default"}
 
 
-def index_pq(meta, folder):
-    bits = (meta["codewords"] - 1).bit_length()
-    index = faiss.IndexPQ(meta["dim"], meta["subspaces"], bits, faiss.METRIC_INNER_PRODUCT)
-    centroids = np.fromfile(folder / "codebook.f32", dtype="<f4")
+def index_pq(meta, folder, which, bits):
+    index = faiss.IndexPQ(meta["dim"], meta[which], bits, faiss.METRIC_INNER_PRODUCT)
+    centroids = np.fromfile(folder / f"{which}.codebook.f32", dtype="<f4")
     faiss.copy_array_to_vector(np.ascontiguousarray(centroids), index.pq.centroids)
     index.is_trained = True
-    codes = np.fromfile(folder / "codes.u8", dtype=np.uint8).reshape(meta["rows"], meta["subspaces"])
+    codes = np.fromfile(folder / f"{which}.codes.u8", dtype=np.uint8).reshape(meta["rows"], meta[which])
     if bits == 4:
         codes = codes[:, 0::2] | codes[:, 1::2] << 4
     index.add_sa_codes(np.ascontiguousarray(codes))
@@ -73,58 +75,69 @@ def index_pq(meta, folder):
 
 
 def search(meta, folder):
-    index = index_pq(meta, folder)
     queries = np.fromfile(folder / "queries.f32", dtype="<f4").reshape(-1, meta["dim"])
-    out = {}
+    seconds, out = meta["seconds"], {}
+    plain = index_pq(meta, folder, "eight", 8)
     for k in meta["k"]:
         expected = np.fromfile(folder / f"scores.{k}.f32", dtype="<f4").reshape(len(queries), k)
-        scores, _ = index.search(queries, k)
         # The same scores up to the order of f32 sums, or it is not the same work.
-        assert np.allclose(scores, expected, rtol=1e-4, atol=1e-3), "faiss finds other scores"
-        one = queries[:1]
-        out[f"pq k={k}"] = at_best_level(lambda: fastest(meta["repeats"], lambda: index.search(one, k)))
-        if k == 10:
-            several = np.ascontiguousarray(queries[:16])
-            out["pq 16 queries"] = at_best_level(lambda: fastest(3, lambda: index.search(several, k)))
-    if meta["codewords"] == 16:
-        fast = faiss.IndexPQFastScan(index)
+        assert np.allclose(plain.search(queries, k)[0], expected, rtol=1e-4, atol=1e-3), "faiss finds other scores"
+    for name, index in [("IndexPQ", plain), ("FastScan", faiss.IndexPQFastScan(index_pq(meta, folder, "four", 4)))]:
+        # A few of the queries, one after another: 16 of them take seconds where there are millions of rows.
+        some = [queries[q : q + 1] for q in range(4)]
         for k in meta["k"]:
-            out[f"fastscan k={k}"] = at_best_level(lambda: fastest(meta["repeats"], lambda: fast.search(one, k)))
-            if k == 10:
-                several = np.ascontiguousarray(queries[:16])
-                out["fastscan 16 queries"] = at_best_level(lambda: fastest(3, lambda: fast.search(several, k)))
+            measured = at_best_level(lambda: [index.search(query, k) for query in some], seconds)
+            out[f"{name} k={k}"] = {**measured, "seconds": measured["seconds"] / len(some)}
+        measured = at_best_level(lambda: index.search(queries, 10), seconds)
+        out[f"{name} batch"] = {**measured, "seconds": measured["seconds"] / len(queries)}
     return out
+
+
+def trained(train):
+    """Once at each level: a training takes seconds."""
+    best = (float("inf"), None, None)
+    for name in levels():
+        set_level(name)
+        start = time.process_time()
+        result = train()
+        best = min(best, (time.process_time() - start, name, result), key=lambda run: run[0])
+    set_level(None)
+    return {"seconds": best[0], "level": best[1] or "default"}, best[2]
 
 
 def train(meta, folder):
     rows = np.fromfile(folder / "rows.f32", dtype="<f4").reshape(-1, meta["dim"])
+
+    def quantizer(rows):
+        pq = faiss.ProductQuantizer(meta["dim"], meta["subspaces"], 8)
+        pq.cp.niter = meta["iterations"]
+        pq.train(rows)
+        return pq
+
+    def rotated():
+        opq = faiss.OPQMatrix(meta["dim"], meta["subspaces"])
+        opq.niter = meta["iterations"]
+        opq.train(rows)
+        turned = opq.apply(rows)
+        return turned, quantizer(turned)
+
+    def distortion(rows, pq):
+        return float(((rows - pq.decode(pq.compute_codes(rows))) ** 2).sum(1).mean())
+
     out = {}
-    pq = faiss.ProductQuantizer(meta["dim"], meta["subspaces"], 8)
-    pq.cp.niter = meta["iterations"]
-    start = time.process_time()
-    pq.train(rows)
-    out["train"] = {"seconds": time.process_time() - start}
-    codes = pq.compute_codes(rows)
-    out["train"]["distortion"] = float(((rows - pq.decode(codes)) ** 2).sum(1).mean())
-    out["encode"] = at_best_level(lambda: fastest(2, lambda: pq.compute_codes(rows[:20000])))
-    opq = faiss.OPQMatrix(meta["dim"], meta["subspaces"])
-    opq.niter = meta["iterations"]
-    start = time.process_time()
-    opq.train(rows)
-    rotated = opq.apply(rows)
-    pq = faiss.ProductQuantizer(meta["dim"], meta["subspaces"], 8)
-    pq.cp.niter = meta["iterations"]
-    pq.train(rotated)
-    out["opq"] = {"seconds": time.process_time() - start}
-    out["opq"]["distortion"] = float(((rotated - pq.decode(pq.compute_codes(rotated))) ** 2).sum(1).mean())
+    out["PQ"], pq = trained(lambda: quantizer(rows))
+    out["PQ"]["distortion"] = distortion(rows, pq)
+    out["encode"] = at_best_level(lambda: pq.compute_codes(rows[:20000]), 1.0)
+    out["OPQ"], found = trained(rotated)
+    out["OPQ"]["distortion"] = distortion(*found)
     return out
 
 
 def main():
     faiss.omp_set_num_threads(1)
-    folder = Path(sys.argv[1])
+    folder = Path(sys.argv[2])
     meta = json.loads((folder / "meta.json").read_text())
-    out = train(meta, folder) if "--train" in sys.argv else search(meta, folder)
+    out = {"search": search, "train": train}[sys.argv[1]](meta, folder)
     print(json.dumps({"faiss": faiss.__version__, **out}))
 
 

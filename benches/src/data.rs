@@ -112,28 +112,37 @@ fn normalise(row: &mut [f32]) {
     row.iter_mut().for_each(|x| *x /= length);
 }
 
-/// Packed codes in memory.
+/// Packed codes in memory, aligned to a cache line, as they are in a segment's file.
 pub struct Blocks {
     shape: CodeShape,
     rows: usize,
     bytes: Vec<u8>,
+    first: usize,
 }
+
+const LINE: usize = 64;
 
 impl Blocks {
     /// Packs codes (rows, subspaces).
     pub fn new(shape: CodeShape, codes: &[u8]) -> Self {
-        let mut bytes = Vec::new();
+        let rows = codes.len() / shape.subspaces();
+        let mut bytes: Vec<u8> =
+            Vec::with_capacity(LINE + shape.blocks(rows) * shape.block_bytes());
+        let first = bytes.as_ptr().align_offset(LINE);
+        bytes.resize(first, 0);
         shape.pack(codes, &mut bytes);
+        assert_eq!(bytes.as_ptr().align_offset(LINE), first, "it has moved");
         Self {
             shape,
-            rows: codes.len() / shape.subspaces(),
+            rows,
             bytes,
+            first,
         }
     }
 
     /// All bytes, as they are scanned.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[self.first..]
     }
 }
 
@@ -144,7 +153,7 @@ impl BlockSource for Blocks {
 
     fn blocks(&self, blocks: Range<usize>) -> mopqdb::Result<&[u8]> {
         let size = self.shape.block_bytes();
-        Ok(&self.bytes[blocks.start * size..blocks.end * size])
+        Ok(&self.bytes()[blocks.start * size..blocks.end * size])
     }
 
     fn live(&self) -> Option<&[u64]> {

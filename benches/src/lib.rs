@@ -1,5 +1,6 @@
 //! What the benches share: data, clocks, and the checked answer.
 
+pub mod beside;
 pub mod chart;
 pub mod clock;
 pub mod compare;

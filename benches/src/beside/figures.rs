@@ -1,0 +1,158 @@
+//! What was measured, against what is aimed at: a table, a plot, and the numbers.
+
+use super::{Bench, database, scan, train};
+use crate::chart::{Group, bars};
+use crate::compare::machine::Machine;
+use anyhow::Result;
+use mopqdb::kernel::Kernel;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs;
+
+/// One measured thing, in a unit in which more is better.
+pub struct Line {
+    /// What was done.
+    pub what: String,
+    /// Of the two.
+    pub unit: &'static str,
+    /// Ours.
+    pub ours: f64,
+    /// The peer's, and which it is.
+    pub peer: Option<(f64, String)>,
+    /// More about it.
+    pub note: String,
+}
+
+/// A ratio that a piece of work should reach.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    what: &'static str,
+    ratio: &'static str,
+    binding: f64,
+    stretch: f64,
+}
+
+impl Target {
+    /// Of that work: a ratio that has to be reached, and one that we would like to.
+    pub const fn new(what: &'static str, ratio: &'static str, binding: f64, stretch: f64) -> Self {
+        Self {
+            what,
+            ratio,
+            binding,
+            stretch,
+        }
+    }
+}
+
+/// All of a run.
+#[derive(Default)]
+pub struct Figures {
+    /// As measured.
+    pub lines: Vec<Line>,
+    /// Targets, with what was reached.
+    reached: Vec<(Target, f64)>,
+}
+
+impl Figures {
+    /// Notes a ratio, if there is a target for it.
+    pub fn reach(&mut self, what: &str, ratio: &str, value: f64) {
+        let mut targets = scan::TARGETS
+            .iter()
+            .chain(&train::TARGETS)
+            .chain(&database::TARGETS);
+        if let Some(target) = targets.find(|t| t.what == what && t.ratio == ratio) {
+            self.reached.push((*target, value));
+        }
+    }
+
+    /// The tables, in Markdown.
+    pub fn table(&self, kernel: Kernel) -> Result<String> {
+        let machine = Machine::here();
+        let mut table = format!(
+            "{}, one core, CPU time, kernel {}; kernels that this CPU can't run: {:?}. Answers were checked against a plain \
+             f32 sum, and faiss's scores against ours, before the clock; faiss is at the fastest of its SIMD levels. Of \
+             bandwidth: of what one core reads of the same memory in the same minute, by plain loads.\n\n",
+            machine.cpu,
+            kernel.name(),
+            Kernel::unavailable()
+        );
+        if !self.reached.is_empty() {
+            table.push_str("| aim | reached | binding | stretch | |\n|---|---|---|---|---|\n");
+        }
+        for (target, value) in &self.reached {
+            let verdict = match value {
+                value if *value >= target.stretch => "**stretch**",
+                value if *value >= target.binding => "binding",
+                _ => "missed",
+            };
+            let shown = |value: f64| match target.ratio {
+                "of bandwidth" | "vs the scan" => format!("{:.0}%", 100.0 * value),
+                "less distortion" => format!("{value:.4}x"),
+                _ => format!("{value:.2}x"),
+            };
+            writeln!(
+                table,
+                "| {}: {} | {} | {} | {} | {verdict} |",
+                target.what,
+                target.ratio,
+                shown(*value),
+                shown(target.binding),
+                shown(target.stretch)
+            )?;
+        }
+        table.push_str("\n| work | ours | peer | ratio | peer is | |\n|---|---|---|---|---|---|\n");
+        for line in &self.lines {
+            let (peer, ratio, name) = match &line.peer {
+                Some((peer, name)) => (
+                    format!("{peer:.3}"),
+                    format!("**{:.2}x**", line.ours / peer),
+                    name.as_str(),
+                ),
+                None => Default::default(),
+            };
+            writeln!(
+                table,
+                "| {} | {:.3} {} | {peer} | {ratio} | {name} | {} |",
+                line.what, line.ours, line.unit, line.note
+            )?;
+        }
+        Ok(table)
+    }
+
+    /// Writes what there is so far.
+    pub fn write(&self, bench: &Bench) -> Result<()> {
+        fs::write(bench.out.join("table.md"), self.table(bench.kernel)?)?;
+        let scans = self.lines.iter().filter(|line| line.unit == "Grows/s");
+        let groups: Vec<Group> = scans
+            .map(|line| Group {
+                label: line.what.clone(),
+                values: vec![Some(line.ours), line.peer.as_ref().map(|(peer, _)| *peer)],
+            })
+            .collect();
+        let svg = bars(
+            "Exact scans of PQ codes, one core",
+            "Grows/s",
+            &["mopqdb", "its peer, at its best level"],
+            &groups,
+        );
+        fs::write(bench.out.join("plot.svg"), svg)?;
+        let lines = self.lines.iter().map(|l| {
+            json!({"what": l.what, "unit": l.unit, "ours": l.ours, "peer": l.peer.as_ref().map(|p| p.0),
+                "peer_is": l.peer.as_ref().map(|p| &p.1), "note": l.note})
+        });
+        let reached = self.reached.iter().map(|(target, value)| {
+            json!({"what": target.what, "ratio": target.ratio, "reached": value, "binding": target.binding,
+                "stretch": target.stretch})
+        });
+        let numbers = json!({
+            "kernel": bench.kernel.name(),
+            "lines": lines.collect::<Vec<Value>>(),
+            "targets": reached.collect::<Vec<Value>>(),
+        });
+        fs::write(
+            bench.out.join("numbers.json"),
+            serde_json::to_string_pretty(&numbers)?,
+        )?;
+        Ok(())
+    }
+}
