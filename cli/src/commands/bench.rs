@@ -2,6 +2,7 @@ use crate::out::{Out, Table};
 use crate::settings::Settings;
 use anyhow::{Result, bail};
 use clap::Args;
+use mopqdb::kernel::Kernel;
 use mopqdb::scan::Scanner;
 use serde_json::json;
 use std::hint::black_box;
@@ -71,10 +72,11 @@ impl Bench {
         let (p50, p99) = (at(0.5), at(0.99));
         let scanned = rows as f64 * reader.stats()?.scan_bytes_per_row;
         let threads = settings.threads();
-        let bandwidth = bandwidth(scanned as usize, threads);
+        let kernel = Scanner::new(1)?.kernel();
+        let bandwidth = bandwidth(kernel, scanned as usize, threads);
         let rows_per_s = rows as f64 / p50;
         let gb_per_s = scanned / p50 / 1e9;
-        let kernel = Scanner::new(1)?.kernel().name();
+        let kernel = kernel.name();
         let mut out = Out::new(settings);
         if out.is_json() {
             out.object(&json!({
@@ -108,32 +110,23 @@ impl Bench {
     }
 }
 
-/// GB/s of reading so many bytes over and over, at best.
-fn bandwidth(bytes: usize, threads: usize) -> f64 {
-    let words = (bytes / 8).clamp(1 << 12, 1 << 27);
-    let buffer: Vec<u64> = (0..words as u64).collect();
-    let share = words.div_ceil(threads);
-    let best = (0..15)
-        .map(|_| {
+/// GB/s of reading so many bytes over and over, at best: what the threads reach together, each on its share.
+fn bandwidth(kernel: Kernel, bytes: usize, threads: usize) -> f64 {
+    let buffer = vec![1_u8; bytes.clamp(1 << 15, 1 << 30)];
+    let read = |part: &[u8]| {
+        let times = (0..15).map(|_| {
             let started = Instant::now();
-            std::thread::scope(|scope| {
-                for part in buffer.chunks(share) {
-                    scope.spawn(|| black_box(sum(part)));
-                }
-            });
+            black_box(kernel.sum_of_words(part));
             started.elapsed().as_secs_f64()
-        })
-        .fold(f64::INFINITY, f64::min);
-    (words * 8) as f64 / best / 1e9
-}
-
-/// Independent sums, so that loads and not additions set the pace.
-fn sum(words: &[u64]) -> u64 {
-    let mut sums = [0_u64; 32];
-    for group in words.chunks_exact(32) {
-        for (sum, word) in sums.iter_mut().zip(group) {
-            *sum = sum.wrapping_add(*word);
-        }
-    }
-    sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+        });
+        part.len() as f64 / times.fold(f64::INFINITY, f64::min) / 1e9
+    };
+    std::thread::scope(|scope| {
+        let parts = buffer.chunks(buffer.len().div_ceil(threads));
+        let readers: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+        let rates = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap_or(0.0));
+        rates.sum()
+    })
 }

@@ -2,6 +2,7 @@
 
 use super::avx2;
 use super::distance::Sums;
+use super::filter::Table;
 use super::lanes::Lanes;
 use std::arch::x86_64::*;
 
@@ -62,7 +63,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn by_seven_bits<const SHIFT: u32>(
-        tables: &[[u8; 256]],
+        tables: &[Table],
         blocks: &[u8],
         out: &mut [u64],
     ) -> bool {
@@ -73,20 +74,6 @@ impl Lanes for Avx512 {
                 4 => Self::kept_tables::<SHIFT, 4>(tables, blocks, out),
                 8 => Self::kept_tables::<SHIFT, 8>(tables, blocks, out),
                 16 => Self::kept_tables::<SHIFT, 16>(tables, blocks, out),
-                _ => return false,
-            }
-        }
-        true
-    }
-
-    #[inline(always)]
-    unsafe fn by_eight_bits(tables: &[[u8; 256]], blocks: &[u8], out: &mut [u64]) -> bool {
-        // SAFETY: the caller's promise is ours.
-        unsafe {
-            match tables.len() {
-                4 => Self::shared_tables::<4>(tables, blocks, out),
-                8 => Self::shared_tables::<8>(tables, blocks, out),
-                16 => Self::shared_tables::<16>(tables, blocks, out),
                 _ => return false,
             }
         }
@@ -128,19 +115,19 @@ impl Avx512 {
     /// All tables stay in registers, so that nothing but codes is read, in order: at the pace of memory.
     #[inline(always)]
     unsafe fn kept_tables<const SHIFT: u32, const SUBSPACES: usize>(
-        tables: &[[u8; 256]],
+        tables: &[Table],
         blocks: &[u8],
         out: &mut [u64],
     ) {
-        let tables: &[[u8; 256]; SUBSPACES] = tables.try_into().expect("as many tables");
+        let tables: &[Table; SUBSPACES] = tables.try_into().expect("as many tables");
         let (lines, _) = blocks.as_chunks::<64>();
         // SAFETY: the caller has AVX-512 VBMI; tables and lines are as long as what is read of them.
         unsafe {
             // No closures: they would not be compiled for these features.
             let mut kept = [[_mm512_setzero_si512(); 2]; SUBSPACES];
             for m in 0..SUBSPACES {
-                kept[m][0] = _mm512_loadu_si512(tables[m].as_ptr().cast());
-                kept[m][1] = _mm512_loadu_si512(tables[m].as_ptr().add(64).cast());
+                kept[m][0] = _mm512_loadu_si512(tables[m].0.as_ptr().cast());
+                kept[m][1] = _mm512_loadu_si512(tables[m].0.as_ptr().add(64).cast());
             }
             for (block, out) in lines.as_chunks::<SUBSPACES>().0.iter().zip(out) {
                 let mut sum = _mm512_setzero_si512();
@@ -155,44 +142,6 @@ impl Avx512 {
                     sum = _mm512_adds_epu8(sum, deficit);
                 }
                 *out = Self(sum).below_full();
-            }
-        }
-    }
-}
-
-impl Avx512 {
-    /// Two blocks at once share the loading of each table. Their lines are touched in order first: that is how memory is
-    /// read fastest.
-    #[inline(always)]
-    unsafe fn shared_tables<const SUBSPACES: usize>(
-        tables: &[[u8; 256]],
-        blocks: &[u8],
-        out: &mut [u64],
-    ) {
-        let tables: &[[u8; 256]; SUBSPACES] = tables.try_into().expect("as many tables");
-        let (lines, _) = blocks.as_chunks::<64>();
-        let (blocks, _) = lines.as_chunks::<SUBSPACES>();
-        let (pairs, last) = blocks.as_chunks::<2>();
-        let (outs, last_out) = out.as_chunks_mut::<2>();
-        // SAFETY: the caller has AVX-512 VBMI.
-        unsafe {
-            for (pair, out) in pairs.iter().zip(outs) {
-                for line in pair.as_flattened() {
-                    std::ptr::read_volatile(&line[0]);
-                }
-                let (mut first, mut second) = (Self::zero(), Self::zero());
-                for m in 0..SUBSPACES {
-                    first = first.add(Self::lookup(&tables[m], Self::load(&pair[0][m]), 8, 0));
-                    second = second.add(Self::lookup(&tables[m], Self::load(&pair[1][m]), 8, 0));
-                }
-                *out = [first.below_full(), second.below_full()];
-            }
-            for (block, out) in last.iter().zip(last_out) {
-                let mut sum = Self::zero();
-                for m in 0..SUBSPACES {
-                    sum = sum.add(Self::lookup(&tables[m], Self::load(&block[m]), 8, 0));
-                }
-                *out = sum.below_full();
             }
         }
     }

@@ -38,6 +38,11 @@ pub(crate) enum Verdict {
     Some,
 }
 
+/// A deficit for each code, or for each group of codes; on lines of its own, so that no load reads two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))]
+pub(super) struct Table(pub(super) [u8; 256]);
+
 /// Deficit tables for one query, aimed at a score.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
@@ -52,9 +57,9 @@ pub(crate) struct Filter {
     /// `R` of the last aim.
     range: f64,
     /// (subspaces, 256): the deficits of each code
-    exact: Vec<[u8; 256]>,
+    exact: Vec<Table>,
     /// (subspaces, 256): the least deficit of each group of codes, at `level`
-    grouped: Vec<[u8; 256]>,
+    grouped: Vec<Table>,
     level: u32,
 }
 
@@ -85,7 +90,7 @@ impl Filter {
             sum_of_tops,
             error: 2.0 * magnitudes * rounding / (1.0 - rounding),
             range: f64::INFINITY,
-            exact: vec![[0; 256]; tables],
+            exact: vec![Table([0; 256]); tables],
             grouped: Vec::new(),
             level: width.max(4),
         }
@@ -109,7 +114,7 @@ impl Filter {
         // A range of 0 still drops whatever has a deficit: the least d makes it 255.
         let inverse = 254.0 / range.max(1e-280) * (1.0 - (-40f64).exp2());
         for (m, deficits) in self.exact[..self.subspaces].iter_mut().enumerate() {
-            let (used, unused) = deficits.split_at_mut(codewords);
+            let (used, unused) = deficits.0.split_at_mut(codewords);
             let entries = &table.subspace(m)[..codewords];
             self.kernel
                 .deficits(entries, f64::from(self.tops[m]), inverse, used);
@@ -145,13 +150,13 @@ impl Filter {
             return;
         }
         let size = 1 << (self.width - self.level);
-        self.grouped.resize(self.exact.len(), [0; 256]);
+        self.grouped.resize(self.exact.len(), Table([0; 256]));
         for (groups, exact) in self.grouped.iter_mut().zip(&self.exact) {
-            self.kernel.least(exact, size, groups);
+            self.kernel.least(&exact.0, size, &mut groups.0);
         }
     }
 
-    pub(super) fn tables(&self) -> &[[u8; 256]] {
+    pub(super) fn tables(&self) -> &[Table] {
         if self.level == self.width {
             &self.exact
         } else {
@@ -187,24 +192,85 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
             (_, 8, 6) => eight_bit::<V, 6, 2, 2>(filter, blocks, out),
             (_, 8, 7) => {
                 if !V::by_seven_bits::<1>(filter.tables(), blocks, out) {
-                    eight_bit::<V, 7, 1, 1>(filter, blocks, out);
+                    in_order::<V, 7, 1>(filter, blocks, out);
                 }
             }
-            (_, 8, _) => {
-                if !V::by_eight_bits(filter.tables(), blocks, out) {
-                    eight_bit::<V, 8, 0, 1>(filter, blocks, out);
-                }
-            }
+            (_, 8, _) => in_order::<V, 8, 0>(filter, blocks, out),
             (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
             (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
             (_, 7, 6) => eight_bit::<V, 6, 1, 2>(filter, blocks, out),
             (_, 7, _) => {
                 if !V::by_seven_bits::<0>(filter.tables(), blocks, out) {
-                    eight_bit::<V, 7, 0, 1>(filter, blocks, out);
+                    in_order::<V, 7, 0>(filter, blocks, out);
                 }
             }
             (_, 6, _) => eight_bit::<V, 6, 0, 2>(filter, blocks, out),
             (_, _, _) => eight_bit::<V, 5, 0, 2>(filter, blocks, out),
+        }
+    }
+}
+
+/// One block after another: for tables that are large enough to be read anew for each. The usual numbers of subspaces are
+/// constants.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn in_order<V: Lanes, const BITS: u32, const SHIFT: u32>(
+    filter: &Filter,
+    blocks: &[u8],
+    out: &mut [u64],
+) {
+    // SAFETY: the caller's promise is ours.
+    unsafe {
+        match filter.tables().len() {
+            4 => so_many::<V, BITS, SHIFT, 4>(filter, blocks, out),
+            8 => so_many::<V, BITS, SHIFT, 8>(filter, blocks, out),
+            16 => so_many::<V, BITS, SHIFT, 16>(filter, blocks, out),
+            _ => each::<V, BITS, SHIFT>(filter.tables(), blocks, out),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn so_many<V: Lanes, const BITS: u32, const SHIFT: u32, const TABLES: usize>(
+    filter: &Filter,
+    blocks: &[u8],
+    out: &mut [u64],
+) {
+    let tables: &[Table; TABLES] = filter.tables().try_into().expect("so many");
+    let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
+    for (block, out) in lines.as_chunks::<TABLES>().0.iter().zip(out) {
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            let mut sum = V::zero();
+            for m in 0..TABLES {
+                sum = sum.add(V::lookup(&tables[m].0, V::load(&block[m]), BITS, SHIFT));
+            }
+            *out = sum.below_full();
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn each<V: Lanes, const BITS: u32, const SHIFT: u32>(
+    tables: &[Table],
+    blocks: &[u8],
+    out: &mut [u64],
+) {
+    let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
+    for (block, out) in lines.chunks_exact(tables.len()).zip(out) {
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            let mut sum = V::zero();
+            for (table, line) in tables.iter().zip(block) {
+                sum = sum.add(V::lookup(&table.0, V::load(line), BITS, SHIFT));
+            }
+            *out = sum.below_full();
         }
     }
 }
@@ -223,16 +289,14 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
     let mut outs = out.chunks_exact_mut(GROUP);
     for (group, out) in (&mut groups).zip(&mut outs) {
-        if GROUP > 1 {
-            touch(group);
-        }
+        touch(group);
         // SAFETY: the caller's promise is ours.
         unsafe {
             let mut sums = [V::zero(); GROUP];
             for (m, table) in filter.tables().iter().enumerate() {
                 for (g, sum) in sums.iter_mut().enumerate() {
                     let at = g * block_bytes + m * ROWS_PER_BLOCK;
-                    *sum = sum.add(V::lookup(table, V::load(lanes(group, at)), BITS, SHIFT));
+                    *sum = sum.add(V::lookup(&table.0, V::load(lanes(group, at)), BITS, SHIFT));
                 }
             }
             for (out, sum) in out.iter_mut().zip(sums) {
@@ -240,21 +304,8 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
             }
         }
     }
-    for (block, out) in groups
-        .remainder()
-        .chunks_exact(block_bytes)
-        .zip(outs.into_remainder())
-    {
-        // SAFETY: the caller's promise is ours.
-        unsafe {
-            let mut sum = V::zero();
-            for (m, table) in filter.tables().iter().enumerate() {
-                let code = V::load(lanes(block, m * ROWS_PER_BLOCK));
-                sum = sum.add(V::lookup(table, code, BITS, SHIFT));
-            }
-            *out = sum.below_full();
-        }
-    }
+    // SAFETY: the caller's promise is ours.
+    unsafe { each::<V, BITS, SHIFT>(filter.tables(), groups.remainder(), outs.into_remainder()) };
 }
 
 /// Reads a byte of every line, in order.
@@ -273,7 +324,7 @@ unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
     const GROUP: usize = 4;
     let block_bytes = filter.block_bytes();
     let (pairs, _) = filter.tables().as_chunks::<2>();
-    let rows = |table: &[u8; 256]| -> [u8; 16] { table[..16].try_into().expect("16 long") };
+    let rows = |table: &Table| -> [u8; 16] { table.0[..16].try_into().expect("16 long") };
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
     let mut outs = out.chunks_exact_mut(GROUP);
     for (group, out) in (&mut groups).zip(&mut outs) {

@@ -50,16 +50,9 @@ pub(super) struct Search<'a> {
     planned_at: f64,
     /// Rows let through and blocks looked at since the plan was made.
     measured: (usize, usize),
-    room: Box<Room>,
-}
-
-/// Room for one tile.
-#[derive(Debug)]
-struct Room {
-    /// Of each block, the rows that the filter let through.
-    masks: [u64; MAX_TILE],
-    /// The same as numbers of rows.
-    survivors: [u16; MAX_TILE * ROWS_PER_BLOCK],
+    /// Of each block of a tile, the rows that the filter let through, and the same as numbers of rows.
+    masks: Vec<u64>,
+    survivors: Vec<u16>,
 }
 
 impl<'a> Search<'a> {
@@ -74,10 +67,8 @@ impl<'a> Search<'a> {
             plan: Plan::None,
             planned_at: 1.0,
             measured: (0, 0),
-            room: Box::new(Room {
-                masks: [0; MAX_TILE],
-                survivors: [0; MAX_TILE * ROWS_PER_BLOCK],
-            }),
+            masks: vec![0; MAX_TILE],
+            survivors: vec![0; MAX_TILE * ROWS_PER_BLOCK],
         }
     }
 
@@ -178,7 +169,7 @@ impl<'a> Search<'a> {
     fn filter(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
         let blocks = bytes.len() / self.table.shape().block_bytes();
         self.measured.1 += blocks;
-        let (masks, survivors) = (&mut self.room.masks, &mut self.room.survivors);
+        let (masks, survivors) = (&mut self.masks, &mut self.survivors);
         self.kernel
             .survivors(&self.filter, bytes, &mut masks[..blocks]);
         masks[blocks..blocks.next_multiple_of(MASKS)].fill(0);
@@ -210,7 +201,7 @@ impl<'a> Search<'a> {
     fn rescore(&mut self, bytes: &[u8], first_block: usize, count: usize) {
         let block_bytes = self.table.shape().block_bytes();
         let first_row = (first_block * ROWS_PER_BLOCK) as u32;
-        for rows in self.room.survivors[..count].chunks(RESCORED) {
+        for rows in self.survivors[..count].chunks(RESCORED) {
             let mut scores = [0.0; RESCORED];
             for (score, &row) in scores.iter_mut().zip(rows) {
                 let (block, row) = (

@@ -1,6 +1,7 @@
 //! A threshold to begin with, from a sample.
 
 use super::source::{Alive, BlockSource};
+use super::topk::{score, upside_down};
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
@@ -57,30 +58,32 @@ pub(super) fn seeds(
     }
     let fraction = count as f64 / total as f64;
     let expected = k as f64 * fraction;
-    let mut scores = Vec::with_capacity(sampled_rows);
+    let mut merits = Vec::with_capacity(sampled_rows);
     let mut block_scores = [0.0; ROWS_PER_BLOCK];
     Ok(tables
         .iter()
         .map(|table| {
-            scores.clear();
+            merits.clear();
             for &(bytes, live) in &sampled {
                 kernel.scores(table.entries(), bytes, &mut block_scores);
-                let alive = (0..ROWS_PER_BLOCK).filter(|row| live >> row & 1 == 1);
-                scores.extend(alive.map(|row| block_scores[row]));
-            }
-            let mut nth_best = |n: usize| match n <= scores.len() {
-                true => {
-                    *scores
-                        .select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a))
-                        .1
+                match live {
+                    u64::MAX => merits.extend(block_scores.map(upside_down)),
+                    _ => {
+                        let alive = (0..ROWS_PER_BLOCK).filter(|row| live >> row & 1 == 1);
+                        merits.extend(alive.map(|row| upside_down(block_scores[row])));
+                    }
                 }
-                false => f32::NEG_INFINITY,
-            };
-            let certain = nth_best(k);
+            }
+            // The k best come to the front, so that a smaller rank is looked for among them.
+            let certain = nth_best(&mut merits, k);
+            let best = merits.len().min(k);
             // Of the k best rows `expected` fall into the sample, give or take its root. Three roots and three
             // more make a second scan a rare thing.
             let likely = match expected >= 4.0 {
-                true => nth_best((expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize),
+                true => nth_best(
+                    &mut merits[..best],
+                    (expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize,
+                ),
                 false => certain,
             };
             Seed {
@@ -89,4 +92,12 @@ pub(super) fn seeds(
             }
         })
         .collect())
+}
+
+/// The n-th best score of merits, or none at all.
+fn nth_best(merits: &mut [u32], n: usize) -> f32 {
+    match n <= merits.len() {
+        true => score(*merits.select_nth_unstable(n - 1).1),
+        false => f32::NEG_INFINITY,
+    }
 }

@@ -47,11 +47,12 @@ impl Ranked {
 
 /// An integer in the reverse order of the floats.
 #[inline]
-fn upside_down(score: f32) -> u32 {
+pub(super) fn upside_down(score: f32) -> u32 {
     !(ordered(score) as u32 ^ 1 << 31)
 }
 
-fn score(upside_down: u32) -> f32 {
+/// The score that it stands for.
+pub(super) fn score(upside_down: u32) -> f32 {
     unordered((!upside_down ^ 1 << 31) as i32)
 }
 
