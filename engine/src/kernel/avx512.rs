@@ -10,6 +10,8 @@ use std::arch::x86_64::*;
 pub(super) struct Avx512(__m512i);
 
 impl Lanes for Avx512 {
+    const LARGE_TABLES: bool = true;
+
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: the caller has AVX-512.

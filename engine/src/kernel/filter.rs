@@ -195,6 +195,7 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
                     in_order::<V, 7, 1>(filter, blocks, out);
                 }
             }
+            (_, 8, _) if V::LARGE_TABLES => in_pairs::<V>(filter, blocks, out),
             (_, 8, _) => in_order::<V, 8, 0>(filter, blocks, out),
             (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
             (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
@@ -273,6 +274,57 @@ unsafe fn each<V: Lanes, const BITS: u32, const SHIFT: u32>(
             *out = sum.below_full();
         }
     }
+}
+
+/// Two blocks at once share the loading of a table of 256 entries: four registers, each as large as a line of codes, so that
+/// loads would set the pace. The usual numbers of subspaces are constants.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn in_pairs<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+    // SAFETY: the caller's promise is ours.
+    unsafe {
+        match filter.tables().len() {
+            4 => so_many_pairs::<V, 4>(filter, blocks, out),
+            8 => so_many_pairs::<V, 8>(filter, blocks, out),
+            16 => so_many_pairs::<V, 16>(filter, blocks, out),
+            _ => eight_bit::<V, 8, 0, 2>(filter, blocks, out),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn so_many_pairs<V: Lanes, const TABLES: usize>(
+    filter: &Filter,
+    blocks: &[u8],
+    out: &mut [u64],
+) {
+    let tables: &[Table; TABLES] = filter.tables().try_into().expect("so many");
+    let (pairs, last) = blocks
+        .as_chunks::<ROWS_PER_BLOCK>()
+        .0
+        .as_chunks::<TABLES>()
+        .0
+        .as_chunks::<2>();
+    let (outs, last_out) = out.as_chunks_mut::<2>();
+    for (pair, out) in pairs.iter().zip(outs) {
+        touch(pair.as_flattened().as_flattened());
+        // SAFETY: the caller's promise is ours.
+        unsafe {
+            let mut sums = [V::zero(); 2];
+            for m in 0..TABLES {
+                for (sum, block) in sums.iter_mut().zip(pair) {
+                    *sum = sum.add(V::lookup(&tables[m].0, V::load(&block[m]), 8, 0));
+                }
+            }
+            *out = [sums[0].below_full(), sums[1].below_full()];
+        }
+    }
+    // SAFETY: the caller's promise is ours.
+    unsafe { each::<V, 8, 0>(tables, last.as_flattened().as_flattened(), last_out) };
 }
 
 /// `GROUP` blocks at once share the reading of a table.

@@ -13,6 +13,8 @@ use super::{Kernel, adc};
 struct Emulated([u8; 64]);
 
 impl Lanes for Emulated {
+    const LARGE_TABLES: bool = true;
+
     unsafe fn zero() -> Self {
         Self([0; 64])
     }

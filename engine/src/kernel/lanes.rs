@@ -8,6 +8,9 @@ use super::filter::Table;
 /// Every function may be called only where the CPU has the implementor's features, and is inlined into a function
 /// compiled for them.
 pub(super) trait Lanes: Copy {
+    /// Whether a few registers hold a table of 256 entries, so that two blocks gain from sharing its loading.
+    const LARGE_TABLES: bool = false;
+
     unsafe fn zero() -> Self;
 
     unsafe fn load(bytes: &[u8; 64]) -> Self;
