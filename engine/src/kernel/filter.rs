@@ -192,17 +192,17 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
             (_, 8, 6) => eight_bit::<V, 6, 2, 2>(filter, blocks, out),
             (_, 8, 7) => {
                 if !V::by_seven_bits::<1>(filter.tables(), blocks, out) {
-                    in_order::<V, 7, 1>(filter, blocks, out);
+                    each::<V, 7, 1>(filter.tables(), blocks, out);
                 }
             }
             (_, 8, _) if V::LARGE_TABLES => in_pairs::<V>(filter, blocks, out),
-            (_, 8, _) => in_order::<V, 8, 0>(filter, blocks, out),
+            (_, 8, _) => each::<V, 8, 0>(filter.tables(), blocks, out),
             (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
             (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
             (_, 7, 6) => eight_bit::<V, 6, 1, 2>(filter, blocks, out),
             (_, 7, _) => {
                 if !V::by_seven_bits::<0>(filter.tables(), blocks, out) {
-                    in_order::<V, 7, 0>(filter, blocks, out);
+                    each::<V, 7, 0>(filter.tables(), blocks, out);
                 }
             }
             (_, 6, _) => eight_bit::<V, 6, 0, 2>(filter, blocks, out),
@@ -211,50 +211,8 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
     }
 }
 
-/// One block after another: for tables that are large enough to be read anew for each. The usual numbers of subspaces are
-/// constants.
+/// One block after another, each with all tables.
 ///
-/// # Safety
-/// As for [`Lanes`].
-#[inline(always)]
-unsafe fn in_order<V: Lanes, const BITS: u32, const SHIFT: u32>(
-    filter: &Filter,
-    blocks: &[u8],
-    out: &mut [u64],
-) {
-    // SAFETY: the caller's promise is ours.
-    unsafe {
-        match filter.tables().len() {
-            4 => so_many::<V, BITS, SHIFT, 4>(filter, blocks, out),
-            8 => so_many::<V, BITS, SHIFT, 8>(filter, blocks, out),
-            16 => so_many::<V, BITS, SHIFT, 16>(filter, blocks, out),
-            _ => each::<V, BITS, SHIFT>(filter.tables(), blocks, out),
-        }
-    }
-}
-
-/// # Safety
-/// As for [`Lanes`].
-#[inline(always)]
-unsafe fn so_many<V: Lanes, const BITS: u32, const SHIFT: u32, const TABLES: usize>(
-    filter: &Filter,
-    blocks: &[u8],
-    out: &mut [u64],
-) {
-    let tables: &[Table; TABLES] = filter.tables().try_into().expect("so many");
-    let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
-    for (block, out) in lines.as_chunks::<TABLES>().0.iter().zip(out) {
-        // SAFETY: the caller's promise is ours.
-        unsafe {
-            let mut sum = V::zero();
-            for m in 0..TABLES {
-                sum = sum.add(V::lookup(&tables[m].0, V::load(&block[m]), BITS, SHIFT));
-            }
-            *out = sum.below_full();
-        }
-    }
-}
-
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
@@ -286,9 +244,9 @@ unsafe fn in_pairs<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
     // SAFETY: the caller's promise is ours.
     unsafe {
         match filter.tables().len() {
-            4 => so_many_pairs::<V, 4>(filter, blocks, out),
-            8 => so_many_pairs::<V, 8>(filter, blocks, out),
-            16 => so_many_pairs::<V, 16>(filter, blocks, out),
+            4 => pairs_of::<V, 4>(filter, blocks, out),
+            8 => pairs_of::<V, 8>(filter, blocks, out),
+            16 => pairs_of::<V, 16>(filter, blocks, out),
             _ => eight_bit::<V, 8, 0, 2>(filter, blocks, out),
         }
     }
@@ -297,11 +255,7 @@ unsafe fn in_pairs<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-unsafe fn so_many_pairs<V: Lanes, const TABLES: usize>(
-    filter: &Filter,
-    blocks: &[u8],
-    out: &mut [u64],
-) {
+unsafe fn pairs_of<V: Lanes, const TABLES: usize>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
     let tables: &[Table; TABLES] = filter.tables().try_into().expect("so many");
     let (pairs, last) = blocks
         .as_chunks::<ROWS_PER_BLOCK>()
