@@ -13,3 +13,25 @@ pub(super) fn sum_of_words(bytes: &[u8]) -> u64 {
     }
     sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::kernel::Kernel;
+    use crate::kernel::random::Random;
+
+    #[test]
+    fn every_kernel_reads_every_word() {
+        let mut random = Random::new(5);
+        let bytes: Vec<u8> = (0..3 * 512 + 100)
+            .map(|_| random.below(256) as u8)
+            .collect();
+        let words = bytes[..3 * 512].as_chunks::<8>().0;
+        let sum = words.iter().fold(0u64, |sum, word| {
+            sum.wrapping_add(u64::from_le_bytes(*word))
+        });
+        for kernel in Kernel::available() {
+            assert_eq!(kernel.sum_of_words(&bytes), sum, "{kernel:?}");
+            assert_eq!(kernel.sum_of_words(&bytes[..511]), 0, "{kernel:?}");
+        }
+    }
+}
