@@ -48,7 +48,7 @@ fn field(text: &str, name: &str) -> Option<String> {
 
 fn simd(flags: &str) -> String {
     let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
-    if has("avx512_vbmi") {
+    if has("avx512vbmi") {
         "AVX-512 with VBMI"
     } else if has("avx512f") {
         "AVX-512 without VBMI"
@@ -70,5 +70,11 @@ mod tests {
         assert_eq!(field(text, "model name").as_deref(), Some("A: CPU"));
         assert_eq!(simd(&field(text, "flags").unwrap()), "AVX2, no AVX-512");
         assert_eq!(field(text, "none"), None);
+        // As Linux names them: the second generation has an underscore, the first has none.
+        assert_eq!(
+            simd("avx2 avx512f avx512vbmi avx512_vbmi2"),
+            "AVX-512 with VBMI"
+        );
+        assert_eq!(simd("avx2 avx512f avx512bw"), "AVX-512 without VBMI");
     }
 }
