@@ -1,6 +1,6 @@
 """One search peer, one process, one JSON object on stdout. The driver is `compare` (benches/src/compare).
 
-    peer.py NAME about                                     version, and whether an insert survives a crash
+    peer.py NAME about                                     version, whether an insert survives a crash, whose index it is
     peer.py NAME settings ROWS DIM BYTES                   the settings to sweep at so many bytes a row
     peer.py NAME build CASE INDEX SETTING                  makes and saves an index
     peer.py NAME search CASE INDEX SETTING THREADS SECONDS REPEATS HITS

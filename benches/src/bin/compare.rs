@@ -57,6 +57,9 @@ struct Flags {
     /// Bytes a row that are compared [default: 8,16; quick: 8].
     #[arg(long, value_delimiter = ',')]
     bytes: Option<Vec<usize>>,
+    /// Only cases whose names begin so: quora-384, quora-128, clustered-1M, ...
+    #[arg(long, value_delimiter = ',')]
+    cases: Vec<String>,
     /// Only peers whose names begin so.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
@@ -90,6 +93,14 @@ struct Flags {
 }
 
 impl Flags {
+    fn wants(&self, case: &str) -> bool {
+        self.cases.is_empty()
+            || self
+                .cases
+                .iter()
+                .any(|only| case.starts_with(only.as_str()))
+    }
+
     /// What a quick run has less of.
     fn or<T>(&self, given: Option<T>, quick: T, whole: T) -> T {
         given.unwrap_or(if self.quick { quick } else { whole })
@@ -144,6 +155,9 @@ fn searches(flags: &Flags) -> Result<()> {
     let mut folders = vec![flags.out.join("embeddings")];
     folders.extend(flags.embeddings.clone());
     for (name, path) in sets(flags) {
+        if !flags.cases.is_empty() && !flags.cases.iter().any(|case| case.starts_with(&name)) {
+            continue;
+        }
         let set = Set::load(&path)?;
         let embeddings = Embeddings::new(folders.clone())?;
         let queries = flags.or(flags.queries, 500, 2_000);
@@ -151,14 +165,18 @@ fn searches(flags: &Flags) -> Result<()> {
         let learned = learned
             .inspect_err(|why| eprintln!("{name}: no learned codes: {why:#}"))
             .ok();
-        let mut whole = case::real(&flags.out, &name, &set, &embeddings, None, queries)?;
-        whole
-            .models
-            .extend(learned.iter().map(|bundle| (8, bundle.clone())));
-        run(flags, &programs, &whole)?;
-        if let Some(bundle) = learned {
-            let codes = flags.out.join("models").join(format!("{name}-codes"));
-            let (head, codes) = model::without_head(&bundle, &codes)?;
+        if flags.wants(&case::real_name(&name, embeddings.dim())) {
+            let mut whole = case::real(&flags.out, &name, &set, &embeddings, None, queries)?;
+            let models = learned.iter().map(|bundle| (8, bundle.clone()));
+            whole.models.extend(models);
+            run(flags, &programs, &whole)?;
+        }
+        let Some(bundle) = learned else {
+            continue;
+        };
+        let codes = flags.out.join("models").join(format!("{name}-codes"));
+        let (head, codes) = model::without_head(&bundle, &codes)?;
+        if flags.wants(&case::real_name(&name, head.dim())) {
             let mut narrow =
                 case::real(&flags.out, &name, &set, &embeddings, Some(&head), queries)?;
             narrow.models.push((8, codes));
@@ -171,8 +189,10 @@ fn searches(flags: &Flags) -> Result<()> {
         vec![1_000_000, 10_000_000],
     );
     for rows in sizes {
-        let case = case::synthetic(&flags.out, rows, flags.queries.unwrap_or(500))?;
-        run(flags, &programs, &case)?;
+        if flags.wants(&case::synthetic_name(rows)) {
+            let case = case::synthetic(&flags.out, rows, flags.queries.unwrap_or(500))?;
+            run(flags, &programs, &case)?;
+        }
     }
     Ok(())
 }

@@ -50,10 +50,6 @@ struct Vectors {
 
 /// Synthetic rows: clusters whose directions matter less and less, as those of real embeddings do; all of length 1.
 pub fn synthetic(out: &Path, rows: usize, queries: usize) -> Result<Case> {
-    let name = match rows {
-        n if n % 1_000_000 == 0 => format!("clustered-{}M", n / 1_000_000),
-        n => format!("clustered-{}k", n / 1000),
-    };
     let what = format!(
         "{} synthetic rows of {DIM} numbers in 2,000 clusters, of length 1",
         crate::report::markdown::thousands(rows as i64)
@@ -65,7 +61,20 @@ pub fn synthetic(out: &Path, rows: usize, queries: usize) -> Result<Case> {
         more: stream.take(MORE),
         dim: DIM,
     };
-    write(out, name, what, vectors, None, true)
+    write(out, synthetic_name(rows), what, vectors, None, true)
+}
+
+/// What [`synthetic`] calls its case.
+pub fn synthetic_name(rows: usize) -> String {
+    match rows {
+        n if n % 1_000_000 == 0 => format!("clustered-{}M", n / 1_000_000),
+        n => format!("clustered-{}k", n / 1000),
+    }
+}
+
+/// What [`real`] calls its case.
+pub fn real_name(set: &str, dim: usize) -> String {
+    format!("{set}-{dim}")
 }
 
 /// A real set as its encoder gives it, or projected by the head of a learned model.
@@ -114,7 +123,7 @@ pub fn real(
     );
     write(
         out,
-        format!("{name}-{dim}"),
+        real_name(name, dim),
         what,
         vectors,
         Some(truth),

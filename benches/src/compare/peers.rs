@@ -43,6 +43,9 @@ pub struct About {
     pub version: String,
     /// Whether an acknowledged insert survives a crash, in words.
     pub durable: String,
+    /// The peer, listed before it, that builds the same index and only searches it otherwise.
+    #[serde(default)]
+    pub built_by: Option<String>,
 }
 
 /// What a peer can be asked to try.

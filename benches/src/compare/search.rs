@@ -11,9 +11,9 @@ use super::sweep::{self, Tried};
 use crate::report::markdown::median;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How thoroughly.
 #[derive(Debug, Clone)]
@@ -66,14 +66,19 @@ pub fn run(
                 .iter()
                 .any(|only| peer.starts_with(only.as_str()))
     };
+    let mut abouts: Vec<(&str, About)> = Vec::new();
     for peer in peers.into_iter().filter(|peer| wanted(peer)) {
-        let about: About = match programs.peer(peer, &["about"]) {
-            Ok(about) => about,
-            Err(why) => {
-                compared.missing.push(missing(peer, &why));
-                continue;
-            }
-        };
+        match programs.peer(peer, &["about"]) {
+            Ok(about) => abouts.push((peer, about)),
+            Err(why) => compared.missing.push(missing(peer, &why)),
+        }
+    }
+    let mut inherited = HashMap::new();
+    for (peer, about) in &abouts {
+        let heirs = abouts
+            .iter()
+            .filter(|(_, heir)| heir.built_by.as_deref() == Some(*peer));
+        let heirs: Vec<&str> = heirs.map(|(heir, _)| *heir).collect();
         let mut seen = HashSet::new();
         for &bytes in &effort.bytes {
             let at = Attempt {
@@ -81,9 +86,10 @@ pub fn run(
                 programs,
                 effort,
                 peer,
-                about: &about,
+                about,
+                heirs: &heirs,
             };
-            match at.measure(bytes, &mut seen) {
+            match at.measure(bytes, &mut seen, &mut inherited) {
                 Ok(Some(measured)) => compared.peers.push(measured),
                 Ok(None) => {}
                 Err(why) => compared.missing.push(missing(peer, &why)),
@@ -115,6 +121,9 @@ fn missing(name: &str, why: &anyhow::Error) -> Missing {
     }
 }
 
+/// Indexes that another peer has built already, by the folder that they were copied to.
+type Inherited = HashMap<PathBuf, Built>;
+
 /// One peer on one case.
 struct Attempt<'a> {
     case: &'a Case,
@@ -122,11 +131,18 @@ struct Attempt<'a> {
     effort: &'a Effort,
     peer: &'a str,
     about: &'a About,
+    /// Peers that search what this one builds.
+    heirs: &'a [&'a str],
 }
 
 impl Attempt<'_> {
     /// None if it has nothing at this size that was not measured at another.
-    fn measure(&self, bytes: usize, seen: &mut HashSet<String>) -> Result<Option<Measured>> {
+    fn measure(
+        &self,
+        bytes: usize,
+        seen: &mut HashSet<String>,
+        inherited: &mut Inherited,
+    ) -> Result<Option<Measured>> {
         let case = self.case;
         let numbers = [case.rows, case.dim, bytes].map(|n| n.to_string());
         let mut settings: Vec<Setting> = if self.peer == LEARNED {
@@ -151,9 +167,19 @@ impl Attempt<'_> {
         let mut tried = Vec::new();
         let mut builds = Vec::new();
         for (n, setting) in settings.iter().enumerate() {
-            let index = self.index(n);
-            let _ = fs::remove_dir_all(&index);
-            let built: Built = self.call("build", &index, &setting.build, &[])?;
+            let index = self.index(self.peer, bytes, n);
+            let built = match inherited.remove(&index) {
+                Some(built) => built,
+                None => {
+                    let _ = fs::remove_dir_all(&index);
+                    self.call("build", &index, &setting.build, &[])?
+                }
+            };
+            for heir in self.heirs {
+                let copy = self.index(heir, bytes, n);
+                copy_folder(&index, &copy)?;
+                inherited.insert(copy, built.clone());
+            }
             builds.push(built);
             for search in &setting.search {
                 let all = merged(&setting.build, search);
@@ -167,12 +193,13 @@ impl Attempt<'_> {
         }
         let results: Vec<Tried> = tried.iter().map(|(_, _, tried)| tried.clone()).collect();
         let (n, setting, _) = &tried[sweep::best(&results).context("a setting")?];
-        let (index, seconds, repeats) = (self.index(*n), self.effort.seconds, self.effort.repeats);
+        let index = self.index(self.peer, bytes, *n);
+        let (seconds, repeats) = (self.effort.seconds, self.effort.repeats);
         let (found, one) = self.search(&index, setting, 1, seconds, repeats)?;
         let two = self.search(&index, setting, 2, seconds, repeats)?.1;
         let grown: Grown = self.call("insert", &index, setting, &[])?;
         for n in 0..settings.len() {
-            let _ = fs::remove_dir_all(self.index(n));
+            let _ = fs::remove_dir_all(self.index(self.peer, bytes, n));
         }
         let share = median(&one.one.iter().map(|t| t.cpu / t.wall).collect::<Vec<f64>>());
         let rows = case.rows as f64;
@@ -199,11 +226,9 @@ impl Attempt<'_> {
         }))
     }
 
-    fn index(&self, n: usize) -> std::path::PathBuf {
-        self.case
-            .dir
-            .join("index")
-            .join(format!("{}-{n}", self.peer))
+    fn index(&self, peer: &str, bytes: usize, n: usize) -> PathBuf {
+        let indexes = self.case.dir.join("index");
+        indexes.join(format!("{peer}-{bytes}-{n}"))
     }
 
     fn call<T: serde::de::DeserializeOwned>(
@@ -238,6 +263,23 @@ impl Attempt<'_> {
         let searched = self.call("search", index, setting, &more)?;
         Ok((Found::read(&hits, self.case)?, searched))
     }
+}
+
+/// Everything in a folder, to another that is emptied first.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).with_context(|| format!("{}: making it", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("{}: reading", from.display()))? {
+        let entry = entry?;
+        let copy = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &copy)?;
+        } else {
+            fs::copy(entry.path(), &copy)
+                .with_context(|| format!("{}: copying", copy.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Recalls of the hits that a peer wrote.
@@ -340,6 +382,19 @@ mod tests {
         assert!(int64_npy(&bytes[..30]).is_err());
         let float = String::from_utf8_lossy(&bytes).replace("<i8", "<f8");
         assert!(int64_npy(float.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_folder_is_copied_with_all_that_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("inner")).unwrap();
+        fs::write(from.join("inner/file"), "new").unwrap();
+        fs::create_dir_all(&to).unwrap();
+        fs::write(to.join("old"), "of a run before").unwrap();
+        copy_folder(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("inner/file")).unwrap(), "new");
+        assert!(!to.join("old").exists());
     }
 
     #[test]
