@@ -2,6 +2,7 @@
 //! what was loaded is used more than once; which and how many changes no bit of a score.
 
 use super::scalar;
+use super::stream::touch;
 
 /// Sums that are kept side by side: of the 16, those of one register.
 ///
@@ -127,6 +128,10 @@ unsafe fn some<S: Sums, const Q: usize, const N: usize, const L2: bool>(
     unsafe {
         while at + N <= count {
             let group: [&[f32]; N] = std::array::from_fn(|n| &rows[(at + n) * dim..][..dim]);
+            // Rows that are used once come from memory, which is read in order.
+            if Q == 1 {
+                touch(&rows[at * dim..][..N * dim]);
+            }
             let scores = tile::<S, Q, N, L2>(each, group);
             for q in 0..Q {
                 out[q * count + at..][..N].copy_from_slice(&scores[q]);

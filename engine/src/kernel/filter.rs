@@ -26,6 +26,7 @@
 use super::block::{Bits, Entries, ROWS_PER_BLOCK};
 use super::lanes::Lanes;
 use super::level::Kernel;
+use super::stream::touch;
 
 /// What a filter can say about rows at a given score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -312,15 +313,6 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
     }
     // SAFETY: the caller's promise is ours.
     unsafe { each::<V, BITS, SHIFT>(filter.tables(), groups.remainder(), outs.into_remainder()) };
-}
-
-/// Reads a byte of every line, in order.
-#[inline(always)]
-fn touch(bytes: &[u8]) {
-    for line in bytes.as_chunks::<ROWS_PER_BLOCK>().0 {
-        // SAFETY: a reference can be read; volatile, so that it is.
-        unsafe { std::ptr::read_volatile(&line[0]) };
-    }
 }
 
 /// # Safety

@@ -1,4 +1,4 @@
-//! Reading memory from end to end, with nothing else to do.
+//! Reading memory from end to end.
 
 /// Independent sums, so that loads and not additions set the pace.
 const SUMS: usize = 64;
@@ -12,6 +12,15 @@ pub(super) fn sum_of_words(bytes: &[u8]) -> u64 {
         }
     }
     sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+}
+
+/// Reads a value of every line of a cache, in order: what comes after may use them in any order.
+#[inline(always)]
+pub(super) fn touch<T: Copy>(values: &[T]) {
+    for value in values.iter().step_by(64 / size_of::<T>()) {
+        // SAFETY: a reference can be read; volatile, so that it is.
+        unsafe { std::ptr::read_volatile(value) };
+    }
 }
 
 #[cfg(test)]
