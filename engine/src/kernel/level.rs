@@ -11,7 +11,7 @@ use super::columns::Columns;
 use super::distance::Plain;
 use super::filter::Filter;
 use super::portable::Portable;
-use super::{adc, deficits, distance, filter, float, portable, scalar, stream};
+use super::{adc, deficits, distance, filter, float, portable, scalar, set_bits, stream};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use std::fmt;
@@ -384,6 +384,13 @@ impl Kernel {
     /// The least of each `size` neighbours, 2, 4, 8 or 16.
     pub(super) fn least(self, of: &[u8; 256], size: usize, out: &mut [u8; 256]) {
         by_level!(self, deficits::least, deficits::least, (of: &[u8; 256], size: usize, out: &mut [u8; 256]))
+    }
+
+    /// The numbers of the set bits, counted through all words, at the front of `rows`; returns how many there are.
+    /// Requires: a number for every bit fits into a u16, and into `rows`.
+    pub(crate) fn set_bits(self, words: &[u64], rows: &mut [u16]) -> usize {
+        assert!(words.len() <= rows.len() / 64 && words.len() <= 1 << 10);
+        by_level!(self, set_bits::set_bits, set_bits::set_bits, (words: &[u64], rows: &mut [u16]) -> usize)
     }
 
     /// The sum of all 64-bit words of as many whole 512 bytes as there are: reading memory and nothing else, which is

@@ -30,6 +30,7 @@ pub(crate) mod pool;
 mod portable;
 pub(crate) mod random;
 mod scalar;
+mod set_bits;
 mod stream;
 
 pub(crate) use block::Entries;

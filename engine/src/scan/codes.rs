@@ -1,11 +1,11 @@
 //! The scan over packed codes.
 
-use super::scanner::{Chunk, Scanner, chunks};
+use super::scanner::{Scanner, chunks};
 use super::search::{MAX_TILE, Search};
 use super::seed::seeds;
-use super::source::{Alive, BlockSource};
+use super::source::{Alive, BlockSource, blocks_of};
 use super::topk::{Found, SharedThreshold, merge};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::quantizer::LookupTable;
 
 /// Bytes of codes that a thread takes at a time, and those that every query meets before the next are read.
@@ -28,49 +28,51 @@ pub(super) fn scan(
     k: usize,
 ) -> Result<Vec<Vec<Found>>> {
     let seeds = seeds(scanner.kernel, sources, tables, k)?;
-    let queries: Vec<_> = tables.iter().zip(seeds.iter().map(|s| s.likely)).collect();
-    let mut found = pass(scanner, sources, &queries, k)?;
-    // What the sample made likely may not hold: those queries begin again with what is certain.
+    let mut found = pass(scanner, sources, &seeds.starts, k)?;
+    if seeds.certain {
+        return Ok(found);
+    }
+    // What the sample made likely may not hold: those queries begin again with nothing.
     let again: Vec<usize> = (0..tables.len())
-        .filter(|&q| found[q].len() < k && seeds[q].likely > seeds[q].certain)
+        .filter(|&q| found[q].len() < k && seeds.starts[q].1 > f32::NEG_INFINITY)
         .collect();
     if !again.is_empty() {
-        let queries: Vec<_> = again
-            .iter()
-            .map(|&q| (&tables[q], seeds[q].certain))
-            .collect();
-        for (q, rows) in again.into_iter().zip(pass(scanner, sources, &queries, k)?) {
+        let from_nothing = |&q: &usize| {
+            (
+                Search::new(scanner.kernel, &tables[q], k),
+                f32::NEG_INFINITY,
+            )
+        };
+        let starts: Vec<_> = again.iter().map(from_nothing).collect();
+        for (q, rows) in again.into_iter().zip(pass(scanner, sources, &starts, k)?) {
             found[q] = rows;
         }
     }
     Ok(found)
 }
 
-/// One pass over all codes. Each query comes with a score below which it wants nothing.
+/// One pass over all codes. Each search comes with a score below which it wants nothing.
 fn pass(
     scanner: &Scanner,
     sources: &[&dyn BlockSource],
-    queries: &[(&LookupTable, f32)],
+    starts: &[(Search<'_>, f32)],
     k: usize,
 ) -> Result<Vec<Vec<Found>>> {
-    let shape = queries[0].0.shape();
+    let shape = starts[0].0.shape();
     let block_bytes = shape.block_bytes();
     let chunks = chunks(
         sources.iter().map(|s| shape.blocks(s.rows())),
         (CHUNK_BYTES / block_bytes).max(1),
     );
     let most = (TILE_BYTES / block_bytes).clamp(1, MAX_TILE);
-    let shared: Vec<_> = queries
+    let shared: Vec<_> = starts
         .iter()
         .map(|(_, from)| SharedThreshold::new(*from))
         .collect();
     let states = scanner.sweep(
         &chunks,
         || State {
-            searches: queries
-                .iter()
-                .map(|(table, _)| Search::new(scanner.kernel, table, k))
-                .collect(),
+            searches: starts.iter().map(|(search, _)| search.clone()).collect(),
             seen: 0,
         },
         |State { searches, seen }, chunk| {
@@ -100,28 +102,11 @@ fn pass(
             Ok(())
         },
     )?;
-    let mut by_query: Vec<Vec<_>> = queries.iter().map(|_| Vec::new()).collect();
+    let mut by_query: Vec<Vec<_>> = starts.iter().map(|_| Vec::new()).collect();
     for state in states {
         for (query, search) in by_query.iter_mut().zip(state.searches) {
             query.push(search.top);
         }
     }
     Ok(by_query.into_iter().map(|tops| merge(tops, k)).collect())
-}
-
-fn blocks_of<'a>(
-    source: &'a dyn BlockSource,
-    chunk: &Chunk,
-    block_bytes: usize,
-) -> Result<&'a [u8]> {
-    let bytes = source.blocks(chunk.range.clone())?;
-    if bytes.len() != chunk.range.len() * block_bytes {
-        return Err(Error::invalid(format!(
-            "source {} gave {} bytes for {} blocks of {block_bytes}",
-            chunk.source,
-            bytes.len(),
-            chunk.range.len()
-        )));
-    }
-    Ok(bytes)
 }

@@ -3,7 +3,7 @@
 use super::source::Alive;
 use super::topk::TopK;
 use crate::kernel::{Filter, Kernel, Verdict};
-use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
+use crate::quantizer::{CodeShape, LookupTable, ROWS_PER_BLOCK};
 
 /// Most blocks that [`Search::tile`] takes.
 pub(super) const MAX_TILE: usize = 256;
@@ -11,10 +11,6 @@ const _: () = assert!(
     MAX_TILE * ROWS_PER_BLOCK <= 1 << 16,
     "a u16 counts its rows"
 );
-const _: () = assert!(MAX_TILE.is_multiple_of(MASKS));
-
-/// Masks that are looked at together.
-const MASKS: usize = 16;
 
 /// Survivors that are scored together.
 const RESCORED: usize = 16;
@@ -22,8 +18,10 @@ const RESCORED: usize = 16;
 /// Blocks on which a plan is made.
 const PLAN_BLOCKS: usize = 16;
 
-/// The tables are made anew once the range of deficits could be this much narrower.
+/// The tables are made anew once the range of deficits could be this much narrower, and so many rows have been scored as
+/// take longer than making them.
 const SHARPER: f64 = 0.97;
+const SCORED: usize = 16;
 
 /// How rows are scored at present.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,11 +30,12 @@ enum Plan {
     None,
     /// All in f32.
     Floats,
-    /// By the filter at its level, which let this many rows of a block through when it was chosen.
-    Filter { expected: f32 },
+    /// By the filter at its level, which let this many rows of a block through when it was chosen. If that is the
+    /// cheapest level, a rising threshold leaves it the best.
+    Filter { expected: f32, cheapest: bool },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Search<'a> {
     kernel: Kernel,
     table: &'a LookupTable,
@@ -46,6 +45,8 @@ pub(super) struct Search<'a> {
     /// The score that the filter's tables were made for. Requires: never above the cutoff when they are used.
     aimed_at: f32,
     plan: Plan,
+    /// Rows scored in f32 since the tables were made.
+    scored: usize,
     /// Range at which the plan was made, relative to which it is made again.
     planned_at: f64,
     /// Rows let through and blocks looked at since the plan was made.
@@ -65,11 +66,22 @@ impl<'a> Search<'a> {
             verdict: Verdict::Everything,
             aimed_at: f32::NEG_INFINITY,
             plan: Plan::None,
+            scored: 0,
             planned_at: 1.0,
             measured: (0, 0),
-            masks: vec![0; MAX_TILE],
-            survivors: vec![0; MAX_TILE * ROWS_PER_BLOCK],
+            masks: Vec::new(),
+            survivors: Vec::new(),
         }
+    }
+
+    pub(super) fn shape(&self) -> CodeShape {
+        self.table.shape()
+    }
+
+    /// Begins again, for the k best, with what it has learned of the rows' character. Returns the last score that it would have
+    /// found, if it has seen enough rows.
+    pub(super) fn again(&mut self, k: usize) -> Option<f32> {
+        std::mem::replace(&mut self.top, TopK::new(k)).kth()
     }
 
     /// Offers the rows of some blocks, at most [`MAX_TILE`], of the source that was entered last. A tile without living
@@ -98,12 +110,13 @@ impl<'a> Search<'a> {
     fn aim(&mut self) {
         let cutoff = self.top.cutoff();
         if cutoff == f32::NEG_INFINITY {
+            self.verdict = Verdict::Everything;
             return;
         }
         let sharpness = self.filter.sharpness(cutoff);
         let stale = match self.verdict {
             Verdict::Everything => true,
-            Verdict::Some => cutoff < self.aimed_at || sharpness < SHARPER,
+            Verdict::Some => cutoff < self.aimed_at || sharpness < SHARPER && self.scored >= SCORED,
             Verdict::Nothing => cutoff < self.aimed_at,
         };
         if stale {
@@ -113,6 +126,7 @@ impl<'a> Search<'a> {
             let codewords = self.table.shape().codewords();
             self.verdict = self.filter.aim(self.table.entries(), codewords, cutoff);
             self.aimed_at = cutoff;
+            self.scored = 0;
         }
     }
 
@@ -122,8 +136,8 @@ impl<'a> Search<'a> {
             Plan::None => true,
             // The data may have changed its character: look again now and then.
             Plan::Floats => blocks >= 4096 || self.planned_at < 0.9,
-            Plan::Filter { expected } => {
-                self.planned_at < 0.9
+            Plan::Filter { expected, cheapest } => {
+                self.planned_at < 0.9 && !cheapest
                     || blocks >= 4 * PLAN_BLOCKS
                         && survivors as f32 > (2.0 * expected + 2.0) * blocks as f32
             }
@@ -137,6 +151,7 @@ impl<'a> Search<'a> {
         let blocks = (bytes.len() / shape.block_bytes()).min(PLAN_BLOCKS);
         let bytes = &bytes[..blocks * shape.block_bytes()];
         let mut best = (subspaces * costs.sum, Plan::Floats, self.filter.level());
+        let mut cheapest = true;
         for level in self.filter.levels() {
             let (lookup, sharper) = costs.lookup[level as usize - 4..]
                 .split_first()
@@ -157,8 +172,9 @@ impl<'a> Search<'a> {
             let cost = lookups + expected * (costs.survivor.0 + subspaces * costs.survivor.1);
             // At the same cost the sharper one: it has room for data that is harder than the sample.
             if cost <= best.0 {
-                best = (cost, Plan::Filter { expected }, level);
+                best = (cost, Plan::Filter { expected, cheapest }, level);
             }
+            cheapest = false;
         }
         self.plan = best.1;
         self.filter.set_level(best.2);
@@ -169,31 +185,16 @@ impl<'a> Search<'a> {
     fn filter(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
         let blocks = bytes.len() / self.table.shape().block_bytes();
         self.measured.1 += blocks;
-        let (masks, survivors) = (&mut self.masks, &mut self.survivors);
-        self.kernel
-            .survivors(&self.filter, bytes, &mut masks[..blocks]);
-        masks[blocks..blocks.next_multiple_of(MASKS)].fill(0);
-        let mut count = 0;
-        // Most groups of blocks have no survivors, and most that have any have one: these are the branches that a CPU
-        // foresees.
-        for (first, masks) in (0..blocks).step_by(MASKS).zip(masks.as_chunks::<MASKS>().0) {
-            if masks.iter().fold(0, |all, mask| all | mask) == 0 {
-                continue;
-            }
-            let mut some = (0..MASKS).fold(0u32, |some, i| some | u32::from(masks[i] != 0) << i);
-            while some != 0 {
-                let block = first + some.trailing_zeros() as usize;
-                some &= some - 1;
-                let mut rows = masks[block - first] & alive.of(first_block + block);
-                while rows != 0 {
-                    survivors[count] =
-                        (block * ROWS_PER_BLOCK) as u16 + rows.trailing_zeros() as u16;
-                    rows &= rows - 1;
-                    count += 1;
-                }
-            }
+        if self.masks.len() < blocks {
+            self.masks.resize(blocks, 0);
+            self.survivors.resize(blocks * ROWS_PER_BLOCK, 0);
         }
+        let masks = &mut self.masks[..blocks];
+        self.kernel.survivors(&self.filter, bytes, masks);
+        alive.keep(first_block, masks);
+        let count = self.kernel.set_bits(masks, &mut self.survivors);
         self.measured.0 += count;
+        self.scored += count;
         self.rescore(bytes, first_block, count);
     }
 
@@ -221,6 +222,7 @@ impl<'a> Search<'a> {
 
     fn score_all(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
         let block_bytes = self.table.shape().block_bytes();
+        self.scored += bytes.len() / block_bytes * ROWS_PER_BLOCK;
         let mut scores = [0.0; ROWS_PER_BLOCK];
         for (i, block) in bytes.chunks_exact(block_bytes).enumerate() {
             let live = alive.of(first_block + i);

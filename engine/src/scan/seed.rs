@@ -1,103 +1,110 @@
 //! A threshold to begin with, from a sample.
 
-use super::source::{Alive, BlockSource};
-use super::topk::{score, upside_down};
+use super::scanner::Chunk;
+use super::search::Search;
+use super::source::{Alive, BlockSource, blocks_of};
 use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
 
-/// Scores that a scan may begin with.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Seed {
-    /// k rows of the sample reach it: it holds.
-    pub(super) certain: f32,
-    /// Likely, by the sample, that k rows of all reach it: if the scan then finds fewer, it has to start again.
-    pub(super) likely: f32,
-}
-
-impl Seed {
-    const NOTHING: Self = Self {
-        certain: f32::NEG_INFINITY,
-        likely: f32::NEG_INFINITY,
-    };
+/// Where the scan of each table begins.
+pub(super) struct Seeds<'a> {
+    /// What the sample has taught a search, and the score that rows of the scan must reach.
+    pub(super) starts: Vec<(Search<'a>, f32)>,
+    /// Whether k rows are known to reach it. If it is only likely, by the sample, then a scan that finds fewer has to start
+    /// again.
+    pub(super) certain: bool,
 }
 
 /// One block in so many is sampled, at most.
 const SPARSITY: usize = 16;
 
-/// Scores some blocks, evenly spread over the sources, for each table.
-pub(super) fn seeds(
-    kernel: Kernel,
-    sources: &[&dyn BlockSource],
-    tables: &[LookupTable],
-    k: usize,
-) -> Result<Vec<Seed>> {
-    let blocks = |source: &&dyn BlockSource| source.rows().div_ceil(ROWS_PER_BLOCK);
-    let total: usize = sources.iter().map(blocks).sum();
-    // A small k needs the best of a few thousand rows; a larger one a good estimate of a quantile.
-    let wanted = if k <= 50 { 16 } else { 128 };
-    let count = wanted.min(total / SPARSITY);
-    if count == 0 {
-        return Ok(vec![Seed::NOTHING; tables.len()]);
-    }
-    let mut sampled = Vec::with_capacity(count);
-    let mut sampled_rows = 0;
-    let (mut source, mut before) = (0, 0);
-    for i in 0..count {
-        let at = (2 * i + 1) * total / (2 * count);
-        while at - before >= blocks(&sources[source]) {
-            before += blocks(&sources[source]);
-            source += 1;
-        }
-        let block = at - before;
-        let live = Alive::new(sources[source].live(), sources[source].rows()).of(block);
-        if live != 0 {
-            sampled.push((sources[source].blocks(block..block + 1)?, live));
-            sampled_rows += live.count_ones() as usize;
-        }
-    }
-    let fraction = count as f64 / total as f64;
-    let expected = k as f64 * fraction;
-    let mut merits = Vec::with_capacity(sampled_rows);
-    let mut block_scores = [0.0; ROWS_PER_BLOCK];
-    Ok(tables
-        .iter()
-        .map(|table| {
-            merits.clear();
-            for &(bytes, live) in &sampled {
-                kernel.scores(table.entries(), bytes, &mut block_scores);
-                match live {
-                    u64::MAX => merits.extend(block_scores.map(upside_down)),
-                    _ => {
-                        let alive = (0..ROWS_PER_BLOCK).filter(|row| live >> row & 1 == 1);
-                        merits.extend(alive.map(|row| upside_down(block_scores[row])));
-                    }
-                }
-            }
-            // The k best come to the front, so that a smaller rank is looked for among them.
-            let certain = nth_best(&mut merits, k);
-            let best = merits.len().min(k);
-            // Of the k best rows `expected` fall into the sample, give or take its root. Three roots and three
-            // more make a second scan a rare thing.
-            let likely = match expected >= 4.0 {
-                true => nth_best(
-                    &mut merits[..best],
-                    (expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize,
-                ),
-                false => certain,
-            };
-            Seed {
-                certain,
-                likely: likely.max(certain),
-            }
-        })
-        .collect())
+/// Blocks of a sample that are looked at with one threshold. The first of them are all scored.
+const TILE: usize = 16;
+
+/// Blocks evenly spread over all sources, one after another.
+struct Sample {
+    blocks: Vec<u8>,
+    /// A word a block.
+    live: Vec<u64>,
 }
 
-/// The n-th best score of merits, or none at all.
-fn nth_best(merits: &mut [u32], n: usize) -> f32 {
-    match n <= merits.len() {
-        true => score(*merits.select_nth_unstable(n - 1).1),
-        false => f32::NEG_INFINITY,
+/// Searches some blocks for each table.
+pub(super) fn seeds<'a>(
+    kernel: Kernel,
+    sources: &[&dyn BlockSource],
+    tables: &'a [LookupTable],
+    k: usize,
+) -> Result<Seeds<'a>> {
+    let total = sources.iter().map(|source| blocks(*source)).sum();
+    // A large k takes a good estimate of a quantile.
+    let wanted = if k <= 50 { 16 } else { 256 };
+    let count = wanted.min(total / SPARSITY);
+    if count == 0 {
+        let from_nothing = |table| (Search::new(kernel, table, k), f32::NEG_INFINITY);
+        return Ok(Seeds {
+            starts: tables.iter().map(from_nothing).collect(),
+            certain: true,
+        });
     }
+    // Of the k best rows so many fall into the sample, give or take its root. Three roots and three more make a second
+    // scan a rare thing.
+    let expected = k as f64 * count as f64 / total as f64;
+    let rank = (expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize;
+    let block_bytes = tables[0].shape().block_bytes();
+    let sample = Sample::new(sources, total, count, block_bytes)?;
+    let starts = tables.iter().map(|table| {
+        let mut search = Search::new(kernel, table, rank.min(k));
+        sample.offer(&mut search, block_bytes);
+        let score = search.again(k).unwrap_or(f32::NEG_INFINITY);
+        (search, score)
+    });
+    Ok(Seeds {
+        starts: starts.collect(),
+        certain: rank >= k,
+    })
+}
+
+impl Sample {
+    fn new(
+        sources: &[&dyn BlockSource],
+        total: usize,
+        count: usize,
+        block_bytes: usize,
+    ) -> Result<Self> {
+        let mut sample = Self {
+            blocks: Vec::with_capacity(count * block_bytes),
+            live: Vec::with_capacity(count),
+        };
+        let (mut number, mut before) = (0, 0);
+        for i in 0..count {
+            let at = (2 * i + 1) * total / (2 * count);
+            while at - before >= blocks(sources[number]) {
+                before += blocks(sources[number]);
+                number += 1;
+            }
+            let (source, block) = (sources[number], at - before);
+            let chunk = Chunk {
+                source: number as u32,
+                range: block..block + 1,
+            };
+            let bytes = blocks_of(source, &chunk, block_bytes)?;
+            sample.blocks.extend_from_slice(bytes);
+            let alive = Alive::new(source.live(), source.rows());
+            sample.live.push(alive.of(block));
+        }
+        Ok(sample)
+    }
+
+    fn offer(&self, search: &mut Search<'_>, block_bytes: usize) {
+        let alive = Alive::new(Some(&self.live), self.live.len() * ROWS_PER_BLOCK);
+        let tiles = self.blocks.chunks(TILE * block_bytes);
+        for (first, tile) in (0..).step_by(TILE).zip(tiles) {
+            search.tile(tile, first, alive);
+        }
+    }
+}
+
+fn blocks(source: &dyn BlockSource) -> usize {
+    source.rows().div_ceil(ROWS_PER_BLOCK)
 }

@@ -1,6 +1,7 @@
 //! What can be scanned.
 
-use crate::error::Result;
+use super::scanner::Chunk;
+use crate::error::{Error, Result};
 use std::ops::Range;
 
 /// Packed codes in blocks of 64 rows, as [`CodeShape::pack`](crate::quantizer::CodeShape::pack) lays them out.
@@ -13,6 +14,24 @@ pub trait BlockSource: Sync {
 
     /// A word a block: a set bit is a row that may be returned, deletions and filter combined. `None`: all may.
     fn live(&self) -> Option<&[u64]>;
+}
+
+/// The bytes of a chunk of its source, as many as there should be.
+pub(super) fn blocks_of<'a>(
+    source: &'a dyn BlockSource,
+    chunk: &Chunk,
+    block_bytes: usize,
+) -> Result<&'a [u8]> {
+    let bytes = source.blocks(chunk.range.clone())?;
+    if bytes.len() != chunk.range.len() * block_bytes {
+        return Err(Error::invalid(format!(
+            "source {} gave {} bytes for {} blocks of {block_bytes}",
+            chunk.source,
+            bytes.len(),
+            chunk.range.len()
+        )));
+    }
+    Ok(bytes)
 }
 
 /// Whole vectors, row-major.
@@ -106,6 +125,16 @@ impl<'a> Alive<'a> {
             (1 << inside) - 1
         };
         self.words.map_or(present, |words| words[block] & present)
+    }
+
+    /// Leaves those of some blocks, in order, in their masks.
+    pub(super) fn keep(&self, first_block: usize, masks: &mut [u64]) {
+        let whole = (first_block + masks.len()) * 64 <= self.rows;
+        if self.words.is_some() || !whole {
+            for (block, mask) in (first_block..).zip(masks) {
+                *mask &= self.of(block);
+            }
+        }
     }
 
     /// Whether any of these blocks' rows is alive.

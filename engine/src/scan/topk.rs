@@ -57,7 +57,7 @@ pub(super) fn score(upside_down: u32) -> f32 {
 }
 
 /// Collects what one thread finds for one query. Rows of a source are offered in ascending order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct TopK {
     k: usize,
     found: Vec<Ranked>,
@@ -112,6 +112,11 @@ impl TopK {
         if self.found.len() >= self.full {
             self.cut();
         }
+    }
+
+    /// The k-th best score of all rows so far, if there are as many.
+    pub(super) fn kth(mut self) -> Option<f32> {
+        keep_best(&mut self.found, self.k)
     }
 
     #[cold]
