@@ -93,7 +93,7 @@ fn settings(name: &str, dim: usize, bytes: usize) -> Value {
         "mopqdb_opq" if dim.is_multiple_of(bytes) => {
             json!([{"build": {"subspaces": bytes}, "bytes": bytes, "search": [{}]}])
         }
-        "mopqdb_exact" => json!([{"build": {}, "bytes": 2 * dim, "search": [{}]}]),
+        "mopqdb_exact" => json!([{"build": {}, "bytes": 4 * dim, "search": [{}]}]),
         _ => json!([]),
     }
 }

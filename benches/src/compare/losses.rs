@@ -183,7 +183,7 @@ fn reason(column: &str, peer: &str) -> &'static str {
              what any number of rows needs."
         }
         "bytes on disk" => {
-            "They keep codes alone; we keep each vector in 16 bits beside them, to rebuild under a new model, and each key."
+            "They keep codes alone; we keep each vector as it was given beside them, to rebuild under a new model, and each key."
         }
         "building" => match peer {
             "faiss_flat" | "sqlite_vec_flat" => "There is nothing to train in whole vectors.",
