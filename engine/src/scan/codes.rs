@@ -6,7 +6,7 @@ use super::seed::seeds;
 use super::source::{Alive, BlockSource, blocks_of};
 use super::topk::{Found, SharedThreshold, merge};
 use crate::error::Result;
-use crate::quantizer::LookupTable;
+use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
 
 /// Bytes of codes that a thread takes at a time, and those that every query meets before the next are read.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -69,8 +69,11 @@ fn pass(
         .iter()
         .map(|(_, from)| SharedThreshold::new(*from))
         .collect();
+    let blocks: usize = chunks.iter().map(|chunk| chunk.range.len()).sum();
+    let lines = (blocks * block_bytes / ROWS_PER_BLOCK * starts.len()) as f64;
     let states = scanner.sweep(
         &chunks,
+        lines * f64::from(scanner.kernel.costs().least()),
         || State {
             searches: starts.iter().map(|(search, _)| search.clone()).collect(),
             seen: 0,

@@ -12,12 +12,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+/// Less work is not worth waking a thread for and waiting for it, which take tens of microseconds.
+const SHARE: f64 = 60_000.0;
+
 /// Scans sources on a kernel with a pool of persistent threads. Share one; `scan` may be called from many
 /// threads at once.
 #[derive(Debug)]
 pub struct Scanner {
     pub(super) kernel: Kernel,
     pub(super) pool: Pool,
+    /// CPU cycles that a thread's share has at least.
+    pub(super) share: f64,
 }
 
 impl Scanner {
@@ -36,6 +41,7 @@ impl Scanner {
         Self {
             kernel,
             pool: Pool::new(threads),
+            share: SHARE,
         }
     }
 
@@ -113,17 +119,20 @@ impl Scanner {
         vectors::scan(self, sources, queries, metric, k)
     }
 
-    /// Shares chunks out among threads, in ascending order for each; returns every thread's state.
+    /// Shares chunks out among threads, in ascending order for each; returns every thread's state. `cycles` is about what
+    /// all of them take.
     pub(super) fn sweep<S: Send>(
         &self,
         chunks: &[Chunk],
+        cycles: f64,
         new: impl Fn() -> S + Sync,
         work: impl Fn(&mut S, &Chunk) -> Result<()> + Sync,
     ) -> Result<Vec<S>> {
         let states = Mutex::new(Vec::new());
         let failure = Mutex::new(None);
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        self.pool.run(chunks.len(), &|| {
+        let threads = chunks.len().min((cycles / self.share) as usize);
+        self.pool.run(threads, &|| {
             let mut state = None;
             while !failed.load(Ordering::SeqCst)
                 && let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::SeqCst))

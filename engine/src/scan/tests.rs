@@ -95,7 +95,13 @@ fn scanners() -> Vec<Scanner> {
     println!("not available on this CPU: {:?}", Kernel::unavailable());
     Kernel::available()
         .into_iter()
-        .flat_map(|kernel| [1, 3].map(|threads| Scanner::with_kernel(kernel, threads)))
+        .flat_map(|kernel| {
+            [1, 3].map(|threads| Scanner {
+                // However little there is to do.
+                share: 1.0,
+                ..Scanner::with_kernel(kernel, threads)
+            })
+        })
         .collect()
 }
 

@@ -10,6 +10,9 @@ use half::slice::HalfFloatSliceExt;
 /// Rows that a thread takes at a time; a multiple of 64, so that live words belong to one chunk.
 const CHUNK_ROWS: usize = 1024;
 
+/// CPU cycles that a number of a row takes, about, where it comes from memory.
+const CYCLES: f64 = 0.3;
+
 struct State {
     tops: Vec<TopK>,
     /// (queries, rows of a group)
@@ -30,8 +33,10 @@ pub(super) fn scan(
     let shared: Vec<_> = (0..count)
         .map(|_| SharedThreshold::new(f32::NEG_INFINITY))
         .collect();
+    let rows: usize = chunks.iter().map(|chunk| chunk.range.len()).sum();
     let states = scanner.sweep(
         &chunks,
+        (rows * dim * count) as f64 * CYCLES,
         || State {
             tops: (0..count).map(|_| TopK::new(k)).collect(),
             scores: vec![0.0; 64 * count],
