@@ -1,7 +1,7 @@
 //! The scan over packed codes.
 
 use super::scanner::{Scanner, chunks};
-use super::search::{MAX_TILE, Search};
+use super::search::{MAX_TILE, Scratch, Search};
 use super::seed::seeds;
 use super::source::{Alive, BlockSource, blocks_of};
 use super::topk::{Found, SharedThreshold, merge};
@@ -17,6 +17,7 @@ const FIRST_TILE: usize = 32;
 /// What a thread has of each query.
 struct State<'a> {
     searches: Vec<Search<'a>>,
+    scratch: Scratch,
     /// Blocks that it has seen.
     seen: usize,
 }
@@ -76,9 +77,15 @@ fn pass(
         lines * f64::from(scanner.kernel.costs().least()),
         || State {
             searches: starts.iter().map(|(search, _)| search.clone()).collect(),
+            scratch: Scratch::default(),
             seen: 0,
         },
-        |State { searches, seen }, chunk| {
+        |state, chunk| {
+            let State {
+                searches,
+                scratch,
+                seen,
+            } = state;
             let source = sources[chunk.source as usize];
             let bytes = blocks_of(source, chunk, block_bytes)?;
             for (search, shared) in searches.iter_mut().zip(&shared) {
@@ -94,7 +101,7 @@ fn pass(
                 if alive.any(first..end) {
                     searches
                         .iter_mut()
-                        .for_each(|search| search.tile(tile, first, alive));
+                        .for_each(|search| search.tile(tile, first, alive, scratch));
                 }
                 *seen += end - first;
                 first = end;

@@ -51,6 +51,11 @@ pub(super) struct Search<'a> {
     planned_at: f64,
     /// Rows let through and blocks looked at since the plan was made.
     measured: (usize, usize),
+}
+
+/// What the searches of one thread write to, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
     /// Of each block of a tile, the rows that the filter let through, and the same as numbers of rows.
     masks: Vec<u64>,
     survivors: Vec<u16>,
@@ -69,8 +74,6 @@ impl<'a> Search<'a> {
             scored: 0,
             planned_at: 1.0,
             measured: (0, 0),
-            masks: Vec::new(),
-            survivors: Vec::new(),
         }
     }
 
@@ -86,7 +89,13 @@ impl<'a> Search<'a> {
 
     /// Offers the rows of some blocks, at most [`MAX_TILE`], of the source that was entered last. A tile without living
     /// rows is not worth a call.
-    pub(super) fn tile(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
+    pub(super) fn tile(
+        &mut self,
+        bytes: &[u8],
+        first_block: usize,
+        alive: Alive<'_>,
+        scratch: &mut Scratch,
+    ) {
         self.aim();
         match self.verdict {
             Verdict::Nothing => return,
@@ -97,7 +106,7 @@ impl<'a> Search<'a> {
             self.make_plan(bytes);
         }
         match self.plan {
-            Plan::Filter { .. } => self.filter(bytes, first_block, alive),
+            Plan::Filter { .. } => self.filter(bytes, first_block, alive, scratch),
             Plan::Floats | Plan::None => {
                 self.measured.1 += bytes.len() / self.table.shape().block_bytes();
                 self.score_all(bytes, first_block, alive);
@@ -182,27 +191,33 @@ impl<'a> Search<'a> {
         self.measured = (0, 0);
     }
 
-    fn filter(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
+    fn filter(
+        &mut self,
+        bytes: &[u8],
+        first_block: usize,
+        alive: Alive<'_>,
+        scratch: &mut Scratch,
+    ) {
         let blocks = bytes.len() / self.table.shape().block_bytes();
         self.measured.1 += blocks;
-        if self.masks.len() < blocks {
-            self.masks.resize(blocks, 0);
-            self.survivors.resize(blocks * ROWS_PER_BLOCK, 0);
+        if scratch.masks.len() < blocks {
+            scratch.masks.resize(blocks, 0);
+            scratch.survivors.resize(blocks * ROWS_PER_BLOCK, 0);
         }
-        let masks = &mut self.masks[..blocks];
+        let masks = &mut scratch.masks[..blocks];
         self.kernel.survivors(&self.filter, bytes, masks);
         alive.keep(first_block, masks);
-        let count = self.kernel.set_bits(masks, &mut self.survivors);
+        let count = self.kernel.set_bits(masks, &mut scratch.survivors);
         self.measured.0 += count;
         self.scored += count;
-        self.rescore(bytes, first_block, count);
+        self.rescore(bytes, first_block, &scratch.survivors[..count]);
     }
 
-    /// Scores the first survivors in f32. Several are scored before any is looked at, so that their sums overlap.
-    fn rescore(&mut self, bytes: &[u8], first_block: usize, count: usize) {
+    /// Scores the survivors in f32. Several are scored before any is looked at, so that their sums overlap.
+    fn rescore(&mut self, bytes: &[u8], first_block: usize, survivors: &[u16]) {
         let block_bytes = self.table.shape().block_bytes();
         let first_row = (first_block * ROWS_PER_BLOCK) as u32;
-        for rows in self.survivors[..count].chunks(RESCORED) {
+        for rows in survivors.chunks(RESCORED) {
             let mut scores = [0.0; RESCORED];
             for (score, &row) in scores.iter_mut().zip(rows) {
                 let (block, row) = (

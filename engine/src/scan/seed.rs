@@ -1,7 +1,7 @@
 //! A threshold to begin with, from a sample.
 
 use super::scanner::Chunk;
-use super::search::Search;
+use super::search::{Scratch, Search};
 use super::source::{Alive, BlockSource, blocks_of};
 use crate::error::Result;
 use crate::kernel::Kernel;
@@ -53,9 +53,10 @@ pub(super) fn seeds<'a>(
     let rank = (expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize;
     let block_bytes = tables[0].shape().block_bytes();
     let sample = Sample::new(sources, total, count, block_bytes)?;
+    let mut scratch = Scratch::default();
     let starts = tables.iter().map(|table| {
         let mut search = Search::new(kernel, table, rank.min(k));
-        sample.offer(&mut search, block_bytes);
+        sample.offer(&mut search, block_bytes, &mut scratch);
         let score = search.again(k).unwrap_or(f32::NEG_INFINITY);
         (search, score)
     });
@@ -96,11 +97,11 @@ impl Sample {
         Ok(sample)
     }
 
-    fn offer(&self, search: &mut Search<'_>, block_bytes: usize) {
+    fn offer(&self, search: &mut Search<'_>, block_bytes: usize, scratch: &mut Scratch) {
         let alive = Alive::new(Some(&self.live), self.live.len() * ROWS_PER_BLOCK);
         let tiles = self.blocks.chunks(TILE * block_bytes);
         for (first, tile) in (0..).step_by(TILE).zip(tiles) {
-            search.tile(tile, first, alive);
+            search.tile(tile, first, alive, scratch);
         }
     }
 }
