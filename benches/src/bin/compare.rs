@@ -155,7 +155,8 @@ fn searches(flags: &Flags) -> Result<()> {
     let mut folders = vec![flags.out.join("embeddings")];
     folders.extend(flags.embeddings.clone());
     for (name, path) in sets(flags) {
-        if !flags.cases.is_empty() && !flags.cases.iter().any(|case| case.starts_with(&name)) {
+        let of_set = |case: &String| case.starts_with(&name) || name.starts_with(case.as_str());
+        if !flags.cases.is_empty() && !flags.cases.iter().any(of_set) {
             continue;
         }
         let set = Set::load(&path)?;

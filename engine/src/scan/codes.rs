@@ -2,7 +2,7 @@
 
 use super::scanner::{Scanner, chunks};
 use super::search::{MAX_TILE, Scratch, Search};
-use super::seed::seeds;
+use super::seed::{from_nothing, seeds};
 use super::source::{Alive, BlockSource, blocks_of};
 use super::topk::{Found, SharedThreshold, merge};
 use crate::error::Result;
@@ -38,13 +38,10 @@ pub(super) fn scan(
         .filter(|&q| found[q].len() < k && seeds.starts[q].1 > f32::NEG_INFINITY)
         .collect();
     if !again.is_empty() {
-        let from_nothing = |&q: &usize| {
-            (
-                Search::new(scanner.kernel, &tables[q], k),
-                f32::NEG_INFINITY,
-            )
-        };
-        let starts: Vec<_> = again.iter().map(from_nothing).collect();
+        let starts: Vec<_> = again
+            .iter()
+            .map(|&q| from_nothing(scanner.kernel, &tables[q], k))
+            .collect();
         for (q, rows) in again.into_iter().zip(pass(scanner, sources, &starts, k)?) {
             found[q] = rows;
         }

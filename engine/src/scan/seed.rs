@@ -41,9 +41,9 @@ pub(super) fn seeds<'a>(
     let wanted = if k <= 50 { 16 } else { 256 };
     let count = wanted.min(total / SPARSITY);
     if count == 0 {
-        let from_nothing = |table| (Search::new(kernel, table, k), f32::NEG_INFINITY);
+        let starts = tables.iter().map(|table| from_nothing(kernel, table, k));
         return Ok(Seeds {
-            starts: tables.iter().map(from_nothing).collect(),
+            starts: starts.collect(),
             certain: true,
         });
     }
@@ -64,6 +64,11 @@ pub(super) fn seeds<'a>(
         starts: starts.collect(),
         certain: rank >= k,
     })
+}
+
+/// A start for the k best that takes any row.
+pub(super) fn from_nothing(kernel: Kernel, table: &LookupTable, k: usize) -> (Search<'_>, f32) {
+    (Search::new(kernel, table, k), f32::NEG_INFINITY)
 }
 
 impl Sample {
