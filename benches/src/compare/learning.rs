@@ -56,17 +56,20 @@ struct Config {
 /// The runs of a set by (system, size), one a seed.
 type Runs = BTreeMap<(String, String), Vec<Run>>;
 
-/// Rewrites `docs/evidence.md` and its plots from the folder that `make table` filled.
+/// Rewrites `docs/evidence.md` and its plots from the folder that `make table` filled. Sets that are not there keep what they
+/// have.
 pub fn write(table: &Path, docs: &Path) -> Result<()> {
     let plots = docs.join("plots");
     fs::create_dir_all(&plots)?;
-    let mut text = String::new();
+    let mut any = false;
     for set in ["quora", "wiki", "acl", "debian"] {
         let runs = read(&table.join(set))?;
         if runs.is_empty() {
             continue;
         }
-        text.push_str(&page(set, &runs, &weights(&table.join(set))?));
+        any = true;
+        let text = page(set, &runs, &weights(&table.join(set))?);
+        markers::rewrite_or_add(&docs.join("evidence.md"), "learning", set, &text)?;
         fs::write(
             plots.join(format!("learning-{set}.svg")),
             curves(set, &runs),
@@ -75,14 +78,12 @@ pub fn write(table: &Path, docs: &Path) -> Result<()> {
     for set in ["quora", "news", "wiki"] {
         fs::write(plots.join(format!("paper-{set}.svg")), paper_curves(set))?;
     }
-    if text.is_empty() {
+    if !any {
         eprintln!(
             "learning: no results in {}; `make table` makes them",
             table.display()
         );
-        return Ok(());
     }
-    markers::rewrite(&docs.join("evidence.md"), "learning", &text)?;
     Ok(())
 }
 
@@ -394,7 +395,7 @@ mod tests {
         fs::create_dir_all(&docs).unwrap();
         fs::write(
             docs.join("evidence.md"),
-            "<!-- begin: learning -->\n<!-- end: learning -->\n",
+            "<!-- begin: learning-acl -->\nold\n<!-- end: learning-acl -->\n<!-- more: learning -->\n",
         )
         .unwrap();
         for (name, seed, gain) in [
@@ -420,6 +421,7 @@ mod tests {
         }
         write(&table, &docs).unwrap();
         let page = fs::read_to_string(docs.join("evidence.md")).unwrap();
+        assert!(page.contains("learning-acl -->\nold\n"), "not run: {page}");
         let expected = "| MoPQ-a (DCS) | 8 | 2 | .375 | 1.500 [1.4";
         assert!(page.contains(expected), "{page}");
         let expected = "| MoPQ-a (DCS) | 8 | .900 | 2.00 | 0.40 | 255 | 0.002 |  | 3 |";

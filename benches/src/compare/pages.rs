@@ -11,19 +11,22 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// Reads what was measured in `out` and rewrites `docs/comparison.md`, its plots and the table in `README.md`.
+/// The case that the front page shows.
+const SHOWN: &str = "wiki-384";
+
+/// Reads what was measured in `out` and rewrites its sections of `docs/comparison.md`, their plots, and the table in `README.md`
+/// if its case is among them. Cases that were not measured keep what they have.
 pub fn write(out: &Path, docs: &Path, readme: &Path) -> Result<()> {
-    let cases = read_cases(out)?;
     let page = docs.join("comparison.md");
     let plots = docs.join("plots");
     fs::create_dir_all(&plots)?;
-    if !cases.is_empty() {
-        for case in &cases {
-            fs::write(plots.join(format!("search-{}.svg", case.case)), plot(case))?;
+    for case in read_cases(out)? {
+        fs::write(plots.join(format!("search-{}.svg", case.case)), plot(&case))?;
+        let text = search(&case) + &lost(&case);
+        markers::rewrite_or_add(&page, "search", &case.case, &text)?;
+        if case.case == SHOWN {
+            markers::rewrite(readme, "compare", &short(&case))?;
         }
-        markers::rewrite(&page, "search", &search(&cases))?;
-        markers::rewrite(&page, "losses", &lost(&cases))?;
-        markers::rewrite(readme, "compare", &short(&cases))?;
     }
     let whole = out.join("whole.json");
     if whole.exists() {
@@ -69,116 +72,108 @@ fn name(measured: &Measured) -> String {
     }
 }
 
-fn search(cases: &[Compared]) -> String {
+fn search(case: &Compared) -> String {
     let mut text = String::new();
-    for case in cases {
-        let real = case.peers.iter().any(|m| m.recall_true.is_some());
-        let _ = writeln!(
-            text,
-            "### {}\n\n{}; {}.\n",
-            case.case,
-            capital(&case.what),
-            conditions(case)
-        );
-        let mut table = Table::new(&[
-            "index",
-            "bytes",
-            "recall@10, exact top",
-            "recall@10, true keys",
-            "one at a time",
-            "one, two threads",
-            "batched",
-            "batched, two threads",
-            "RAM B/row",
-            "disk B/row",
-            "build CPU-s",
-            "open s",
-            "inserts/s",
-            "durable",
+    let real = case.peers.iter().any(|m| m.recall_true.is_some());
+    let _ = writeln!(
+        text,
+        "### {}\n\n{}; {}.\n",
+        case.case,
+        capital(&case.what),
+        conditions(case)
+    );
+    let mut table = Table::new(&[
+        "index",
+        "bytes",
+        "recall@10, exact top",
+        "recall@10, true keys",
+        "one at a time",
+        "one, two threads",
+        "batched",
+        "batched, two threads",
+        "RAM B/row",
+        "disk B/row",
+        "build CPU-s",
+        "open s",
+        "inserts/s",
+        "durable",
+    ]);
+    for m in order(case) {
+        table.row(vec![
+            name(m),
+            thousands(m.bytes as i64),
+            recall(Some(m.recall_exact)),
+            recall(m.recall_true),
+            number(m.one),
+            maybe(m.one_two),
+            number(m.batch),
+            maybe(m.batch_two),
+            number(m.ram),
+            number(m.disk),
+            number(m.build),
+            number(m.open),
+            maybe(m.insert),
+            m.durable.clone(),
         ]);
-        for m in order(case) {
-            table.row(vec![
-                name(m),
-                thousands(m.bytes as i64),
-                recall(Some(m.recall_exact)),
-                recall(m.recall_true),
-                number(m.one),
-                maybe(m.one_two),
-                number(m.batch),
-                maybe(m.batch_two),
-                number(m.ram),
-                number(m.disk),
-                number(m.build),
-                number(m.open),
-                maybe(m.insert),
-                m.durable.clone(),
-            ]);
-        }
-        let _ = writeln!(text, "{table}");
-        let what = if real { "true keys" } else { "exact top" };
+    }
+    let _ = writeln!(text, "{table}");
+    let what = if real { "true keys" } else { "exact top" };
+    let _ = writeln!(
+        text,
+        "![Recall@10 of the {what} against queries a second, {0}](plots/search-{0}.svg)\n",
+        case.case
+    );
+    let settings: Vec<String> = order(case)
+        .iter()
+        .filter(|m| m.tried > 1)
+        .map(|m| {
+            format!(
+                "{} at {} bytes: {} (of {})",
+                m.name, m.bytes, m.setting, m.tried
+            )
+        })
+        .collect();
+    if !settings.is_empty() {
         let _ = writeln!(
             text,
-            "![Recall@10 of the {what} against queries a second, {0}](plots/search-{0}.svg)\n",
-            case.case
-        );
-        let settings: Vec<String> = order(case)
-            .iter()
-            .filter(|m| m.tried > 1)
-            .map(|m| {
-                format!(
-                    "{} at {} bytes: {} (of {})",
-                    m.name, m.bytes, m.setting, m.tried
-                )
-            })
-            .collect();
-        if !settings.is_empty() {
-            let _ = writeln!(
-                text,
-                "Settings that were chosen: {}.\n",
-                settings.join("; ")
-            );
-        }
-        let there = |peer: &&str| {
-            case.peers.iter().any(|m| m.peer == *peer)
-                || case.missing.iter().any(|m| m.name == *peer)
-        };
-        let not_run: Vec<&str> = peers::all()
-            .filter(|peer| !there(peer) && (real || *peer != peers::LEARNED))
-            .collect();
-        if !not_run.is_empty() {
-            let _ = writeln!(text, "Not run in this run: {}.\n", not_run.join(", "));
-        }
-        if !case.missing.is_empty() {
-            let missing: Vec<String> = case
-                .missing
-                .iter()
-                .map(|m| format!("{}: {}", m.name, m.why))
-                .collect();
-            let _ = writeln!(text, "Not in the table: {}.\n", missing.join("; "));
-        }
-    }
-    if let Some(case) = cases.first() {
-        let mut versions: Vec<String> = cases
-            .iter()
-            .flat_map(|case| &case.peers)
-            .filter(|m| !m.peer.starts_with("mopqdb"))
-            .map(|m| {
-                format!(
-                    "{} {}",
-                    m.name.split(',').next().unwrap_or(&m.name),
-                    m.version
-                )
-            })
-            .collect();
-        versions.sort();
-        versions.dedup();
-        let _ = writeln!(
-            text,
-            "Versions: mopqdb {}; {}.",
-            case.machine.version,
-            versions.join(", ")
+            "Settings that were chosen: {}.\n",
+            settings.join("; ")
         );
     }
+    let there = |peer: &&str| {
+        case.peers.iter().any(|m| m.peer == *peer) || case.missing.iter().any(|m| m.name == *peer)
+    };
+    let not_run: Vec<&str> = peers::all()
+        .filter(|peer| !there(peer) && (real || *peer != peers::LEARNED))
+        .collect();
+    if !not_run.is_empty() {
+        let _ = writeln!(text, "Not run in this run: {}.\n", not_run.join(", "));
+    }
+    if !case.missing.is_empty() {
+        let missing: Vec<String> = case
+            .missing
+            .iter()
+            .map(|m| format!("{}: {}", m.name, m.why))
+            .collect();
+        let _ = writeln!(text, "Not in the table: {}.\n", missing.join("; "));
+    }
+    let mut versions: Vec<String> = case
+        .peers
+        .iter()
+        .filter(|m| !m.peer.starts_with("mopqdb"))
+        .map(|m| {
+            let name = m.name.split(',').next().unwrap_or(&m.name);
+            format!("{name} {}", m.version)
+        })
+        .collect();
+    versions.sort();
+    versions.dedup();
+    let _ = writeln!(
+        text,
+        "Versions: mopqdb {}; {}.\n",
+        case.machine.version,
+        versions.join(", ")
+    );
     text
 }
 
@@ -213,40 +208,26 @@ fn conditions(case: &Compared) -> String {
     )
 }
 
-fn lost(cases: &[Compared]) -> String {
-    let mut text = String::new();
-    for case in cases {
-        let lines = losses::lines(case);
-        let Some(champion) = losses::champion(case) else {
-            continue;
-        };
-        let _ = writeln!(
-            text,
-            "On {}, against {} ({} bytes):\n",
-            case.case, champion.name, champion.bytes
-        );
-        for line in &lines {
-            let _ = writeln!(text, "- {line}");
-        }
-        if lines.is_empty() {
-            let _ = writeln!(text, "- nothing that was measured.");
-        }
-        text.push('\n');
+fn lost(case: &Compared) -> String {
+    let Some(champion) = losses::champion(case) else {
+        return String::new();
+    };
+    let mut text = format!(
+        "Where we lose, against {} ({} bytes):\n\n",
+        champion.name, champion.bytes
+    );
+    let lines = losses::lines(case);
+    for line in &lines {
+        let _ = writeln!(text, "- {line}");
+    }
+    if lines.is_empty() {
+        text.push_str("- nothing that was measured.\n");
     }
     text
 }
 
-/// For the README: the real case with the most rows, or the largest.
-fn short(cases: &[Compared]) -> String {
-    let real = cases
-        .iter()
-        .filter(|case| !case.case.starts_with("clustered"));
-    let Some(case) = real
-        .max_by_key(|case| (case.rows, case.dim))
-        .or(cases.last())
-    else {
-        return String::new();
-    };
+/// For the front page.
+fn short(case: &Compared) -> String {
     let mut table = Table::new(&[
         "index",
         "bytes a row",
@@ -433,10 +414,10 @@ mod tests {
         fs::create_dir_all(&docs).unwrap();
         let markers = |names: &[&str]| -> String {
             let pair = |n: &&str| format!("<!-- begin: {n} -->\nold\n<!-- end: {n} -->\n");
-            names.iter().map(pair).collect()
+            names.iter().map(pair).collect::<String>() + "<!-- more: search -->\n"
         };
         let (page, readme) = (docs.join("comparison.md"), dir.path().join("README.md"));
-        fs::write(&page, markers(&["search", "losses", "whole"])).unwrap();
+        fs::write(&page, markers(&["search-other-128", "whole"])).unwrap();
         fs::write(&readme, markers(&["compare"])).unwrap();
 
         write(&out, &docs, &readme).unwrap();
@@ -456,10 +437,7 @@ mod tests {
         )
         .unwrap();
         write(&out, &docs, &readme).unwrap();
-        let (text, short) = (
-            fs::read_to_string(&page).unwrap(),
-            fs::read_to_string(&readme).unwrap(),
-        );
+        let text = fs::read_to_string(&page).unwrap();
         assert!(
             text.contains("| **mopqdb_opq** | 8 | .500 | – | 123 |"),
             "{text}"
@@ -468,7 +446,23 @@ mod tests {
             text.contains("**the machine was busy**: a loop of one thread got 75% of a core"),
             "{text}"
         );
-        assert!(text.contains("<!-- begin: whole -->\nold"), "{text}");
+        assert!(text.contains("<!-- begin: search-c -->\n### c"), "{text}");
+        for kept in ["whole", "search-other-128"] {
+            assert!(
+                text.contains(&format!("<!-- begin: {kept} -->\nold")),
+                "{text}"
+            );
+        }
+        let short = fs::read_to_string(&readme).unwrap();
+        assert!(short.contains("old"), "not the case that it shows: {short}");
+        case.case = SHOWN.into();
+        fs::write(
+            out.join("search/shown.json"),
+            serde_json::to_vec(&case).unwrap(),
+        )
+        .unwrap();
+        write(&out, &docs, &readme).unwrap();
+        let short = fs::read_to_string(&readme).unwrap();
         assert!(
             short.contains("| faiss_pq | 8 | .250 | 77.0 | 10.0 | yes |"),
             "{short}"
