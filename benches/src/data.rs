@@ -168,8 +168,12 @@ pub fn plain_top(table: &LookupTable, codes: &[u8], k: usize) -> Vec<(f32, u32)>
         .enumerate()
         .map(|(row, code)| (table.score(code), row as u32))
         .collect();
-    all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    all.truncate(k);
+    let best_first = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+    if k < all.len() {
+        all.select_nth_unstable_by(k, best_first);
+        all.truncate(k);
+    }
+    all.sort_unstable_by(best_first);
     all
 }
 

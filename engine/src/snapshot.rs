@@ -82,6 +82,29 @@ impl Snapshot {
         }))
     }
 
+    /// The same view, searched by another scanner: to compare kernels, or numbers of threads.
+    pub fn scanned_by(&self, scanner: Scanner) -> Self {
+        Self {
+            scanner: Arc::new(scanner),
+            ..self.clone()
+        }
+    }
+
+    /// The stored vectors of up to `count` living rows, evenly spread over all rows, widened. Reads no others.
+    pub fn spread(&self, count: usize) -> Result<Vec<Vec<f32>>> {
+        let all = self.rows() as usize;
+        let count = count.min(all);
+        let mut wanted = (0..count).map(|part| part * all / count).peekable();
+        let segments = (self.segments.iter().enumerate())
+            .flat_map(|(at, view)| view.live.iter().map(move |row| Place::Segment(at, row)));
+        let runs = (self.tail.runs().enumerate())
+            .flat_map(|(at, view)| view.live.iter().map(move |row| Place::Tail(at, row)));
+        (segments.chain(runs).enumerate())
+            .filter(|(number, _)| wanted.next_if_eq(number).is_some())
+            .map(|(_, place)| self.vector(place))
+            .collect()
+    }
+
     /// Where the living row with this key is. The newest segments are asked first.
     pub(crate) fn find(&self, key: &str) -> Result<Option<Place>> {
         if let Some((at, row)) = self.tail.find(key) {

@@ -23,11 +23,8 @@ struct Timed {
 
 /// One case: ours for several k, in batches and on every kernel, beside both indexes of faiss.
 pub fn case(bench: &Bench, case: &Case, figures: &mut Figures) -> Result<()> {
-    for (coded, ks) in [(&case.eight, &KS[..]), (&case.four, &KS[..1])] {
-        for kernel in Kernel::available() {
-            verify(kernel, coded, ks)?;
-        }
-    }
+    verify(&case.eight, &KS)?;
+    verify(&case.four, &KS[..1])?;
     // Before and after the peer: a machine's pace changes.
     let ours = |k: usize| one_at_a_time(bench, bench.kernel, &case.eight, k);
     let before: Vec<Timed> = KS.iter().map(|&k| ours(k)).collect();
@@ -170,14 +167,23 @@ impl Timed {
     }
 }
 
-fn verify(kernel: Kernel, coded: &Coded, ks: &[usize]) -> Result<()> {
-    let scanner = Scanner::with_kernel(kernel, 1);
+/// Every query that is timed: one at a time for each k, and all in one pass; on every kernel, on one thread and on two.
+fn verify(coded: &Coded, ks: &[usize]) -> Result<()> {
     let most = ks.iter().copied().max().unwrap_or(0);
-    for table in &coded.tables[..2] {
-        let expected = plain_top(table, &coded.codes, most);
+    let plain = |table| plain_top(table, &coded.codes, most);
+    let tops: Vec<_> = coded.tables.iter().map(plain).collect();
+    let kernels = Kernel::available().into_iter();
+    for (kernel, threads) in kernels.flat_map(|kernel| [(kernel, 1), (kernel, 2)]) {
+        let scanner = Scanner::with_kernel(kernel, threads);
+        let scan = |tables: &[_], k| scanner.scan(&[&coded.blocks], tables, k);
         for &k in ks {
-            let found = scanner.scan(&[&coded.blocks], std::slice::from_ref(table), k)?;
-            check(&found[0], &expected[..k]);
+            let mut found = scan(&coded.tables, k)?;
+            for table in &coded.tables {
+                found.extend(scan(std::slice::from_ref(table), k)?);
+            }
+            for (found, top) in found.iter().zip(tops.iter().chain(&tops)) {
+                check(found, &top[..k]);
+            }
         }
     }
     Ok(())

@@ -11,13 +11,18 @@ use std::time::{Duration, Instant};
 
 /// Time queries on this database, against the memory bandwidth of this machine
 ///
-/// Queries are stored vectors of evenly chosen rows, asked one at a time through the whole database. The bandwidth is that
-/// of reading as many bytes as a query scans, with as many threads, in the same run.
+/// Queries are stored vectors of evenly chosen rows, asked one at a time through the whole database. Before any is timed,
+/// the answers to some are compared with those of the plain kernel on one thread. The bandwidth is that of reading as
+/// many bytes as a query scans, with as many threads, in the same run.
+///
+/// The kernel is the fastest of this CPU, or the one that the environment variable MOPQDB_KERNEL names: scalar, portable,
+/// avx2 or avx512. Answers are the same on all.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mopqdb bench my.db
-  mopqdb bench my.db -k 100 --threads 1 --json")]
+  mopqdb bench my.db -k 100 --threads 1 --json
+  MOPQDB_KERNEL=portable mopqdb bench my.db")]
 pub struct Bench {
     /// The database
     #[arg(value_name = "DB")]
@@ -31,7 +36,9 @@ pub struct Bench {
 }
 
 /// Different queries, asked in turn.
-const QUERIES: u64 = 64;
+const QUERIES: usize = 64;
+/// Those whose answers are checked first.
+const CHECKED: usize = 3;
 
 impl Bench {
     /// Times and prints.
@@ -45,19 +52,17 @@ impl Bench {
                 self.db.display()
             );
         }
-        let stride = rows.div_ceil(QUERIES);
-        let (mut queries, mut seen) = (Vec::new(), 0);
-        snapshot.for_each_row(|row| {
-            if seen % stride == 0 {
-                queries.push(row.vector.to_vec());
-            }
-            seen += 1;
-            Ok(())
-        })?;
+        let queries = snapshot.spread(QUERIES)?;
         let k = self.k as usize;
-        // The first pass checks every checksum and brings the codes into memory: not timed.
-        for query in queries.iter().take(3) {
-            reader.query(query, k)?;
+        // Also checks every checksum and brings the codes into memory: not timed.
+        let plain = snapshot.scanned_by(Scanner::with_kernel(Kernel::named("scalar")?, 1));
+        for (number, query) in queries.iter().enumerate().take(CHECKED) {
+            if reader.query(query, k)? != plain.query(query, k)? {
+                bail!(
+                    "query {number} has another answer than on the plain kernel; please report this, with what `mopqdb stats {}` says",
+                    self.db.display()
+                );
+            }
         }
         let mut times = Vec::new();
         let deadline = Instant::now() + Duration::from_secs_f64(self.seconds.clamp(0.05, 3600.0));
@@ -82,7 +87,7 @@ impl Bench {
             out.object(&json!({
                 "rows_per_s": rows_per_s, "gb_per_s": gb_per_s, "bandwidth_share": gb_per_s / bandwidth,
                 "bandwidth_gb_per_s": bandwidth, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6, "queries": times.len(),
-                "kernel": kernel, "threads": threads, "rows": rows, "k": k,
+                "kernel": kernel, "threads": threads, "rows": rows, "k": k, "answers_checked": queries.len().min(CHECKED),
             }))?;
             return out.flush();
         }
@@ -102,8 +107,12 @@ impl Bench {
         );
         add("kernel, threads", format!("{kernel}, {threads}"));
         add(
-            "rows, k, queries timed",
-            format!("{rows}, {k}, {}", times.len()),
+            "rows, k, queries checked and timed",
+            format!(
+                "{rows}, {k}, {} and {}",
+                queries.len().min(CHECKED),
+                times.len()
+            ),
         );
         out.table(&table)?;
         out.flush()

@@ -5,6 +5,7 @@ mod exporting;
 mod inserting;
 mod interrupting;
 mod keeping;
+mod measuring;
 mod messages;
 mod querying;
 mod retraining;

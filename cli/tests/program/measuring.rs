@@ -1,0 +1,77 @@
+//! `mopqdb bench`, and the kernel that a user may choose.
+
+use crate::support::{Ran, data, program, run};
+use mopqdb::kernel::Kernel;
+use std::path::Path;
+use std::process::Command;
+
+fn run_on(kernel: &str, dir: &Path, arguments: &[&str]) -> Ran {
+    let mut program = Command::new(program());
+    let program = program.args(arguments).current_dir(dir);
+    let output = program.env("MOPQDB_KERNEL", kernel).output();
+    output.expect("the program starts").into()
+}
+
+fn database(dir: &Path, rows: usize) {
+    data(&dir.join("v.npy"), 1, rows, 16);
+    run(dir, &["insert", "my.db", "v.npy", "--no-auto"]).ok();
+    run(
+        dir,
+        &["train", "my.db", "--method", "pq", "--subspaces", "8"],
+    )
+    .ok();
+    run(dir, &["rebuild", "my.db"]).ok();
+}
+
+#[test]
+fn a_bench_checks_answers_before_it_times_any() {
+    let dir = tempfile::tempdir().unwrap();
+    database(dir.path(), 3000);
+    let bench = ["bench", "my.db", "--seconds", "0.05", "--json"];
+    let found = &run(dir.path(), &bench).json()[0];
+    assert_eq!(found["rows"], 3000);
+    assert_eq!(found["answers_checked"], 3);
+    for name in ["rows_per_s", "gb_per_s", "bandwidth_share", "p50_us"] {
+        assert!(found[name].as_f64().unwrap() > 0.0, "{name}: {found}");
+    }
+    assert!(found["p99_us"].as_f64() >= found["p50_us"].as_f64());
+    assert!(found["queries"].as_u64().unwrap() >= 10);
+}
+
+#[test]
+fn a_bench_of_few_rows_or_none_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    data(&dir.path().join("v.npy"), 1, 2, 16);
+    run(dir.path(), &["insert", "my.db", "v.npy", "--no-auto"]).ok();
+    let bench = ["bench", "my.db", "--seconds", "0.05", "--json"];
+    let found = &run(dir.path(), &bench).json()[0];
+    assert_eq!(found["answers_checked"], 2, "as many as there are rows");
+    run(dir.path(), &["delete", "my.db", "0", "1"]).ok();
+    let error = run(dir.path(), &bench).failed(1);
+    assert!(error.contains("no rows to search"), "{error}");
+}
+
+#[test]
+fn the_environment_chooses_the_kernel_and_never_the_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    database(dir.path(), 3000);
+    let query = ["query", "my.db", "--vectors", "v.npy", "-k", "3", "--json"];
+    let expected = run(dir.path(), &query).ok();
+    assert!(expected.lines().count() == 3000);
+    for kernel in Kernel::available() {
+        let found = run_on(kernel.name(), dir.path(), &query).ok();
+        assert!(found == expected, "another answer on {}", kernel.name());
+        let bench = ["bench", "my.db", "--seconds", "0.05", "--json"];
+        let told = &run_on(kernel.name(), dir.path(), &bench).json()[0];
+        assert_eq!(told["kernel"], kernel.name());
+    }
+    for name in Kernel::unavailable() {
+        let error = run_on(name, dir.path(), &query).failed(1);
+        assert!(error.contains("this CPU can't run"), "{error}");
+    }
+    let error = run_on("sse9", dir.path(), &query).failed(1);
+    assert!(
+        error.contains("MOPQDB_KERNEL: there is no kernel \"sse9\""),
+        "{error}"
+    );
+}
