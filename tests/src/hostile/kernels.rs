@@ -119,51 +119,91 @@ pub fn kernels(bytes: &[u8]) {
     }
 }
 
-/// The scan over codes is a plain sum and a sort, bit for bit, on every kernel.
+/// The scan over codes is a plain sum and a sort, bit for bit, on every kernel, over one source or several. Many rows grow
+/// from few bytes: each is a copy of an earlier one with some codes changed, so that scores tie; and they may come in the
+/// order of their scores, so that samples mislead.
 fn codes(choices: &mut Choices<'_>) {
     let shape = CodeShape::new(1 + choices.below(24), 2 + choices.below(255)).unwrap();
     let (subspaces, codewords) = (shape.subspaces(), shape.codewords());
-    let k = 1 + choices.below(70);
-    let rows = choices.below(400);
-    let live = choices.live(rows);
-    let given = choices.values(subspaces * codewords);
+    let (k, threads) = (1 + choices.below(600), 1 + choices.below(2));
+    let sizes: Vec<usize> = (0..1 + choices.below(3))
+        .map(|_| choices.below(2500))
+        .collect();
+    // Before the table, which may take all the bytes there are.
+    let (mut state, order) = (1 + choices.below(65_535) as u64, choices.byte() % 3);
+    let tame = choices.byte() % 4 > 0;
+    let mut given = choices.values(subspaces * codewords);
+    if tame {
+        let wild = |x: &&mut f32| !x.is_finite() || x.abs() > 1e30;
+        given.iter_mut().filter(wild).for_each(|x| *x = 0.5);
+    }
     // A query that is not finite is refused when its table is made.
     let Ok(table) = LookupTable::new(shape, &given) else {
+        assert!(!tame, "all entries are finite, and small");
         return;
     };
-    let codes: Vec<u8> = (0..rows * subspaces)
-        .map(|_| choices.below(codewords) as u8)
-        .collect();
-    let mut blocks = Vec::new();
-    shape.pack(&codes, &mut blocks);
-    let source = Rows {
-        rows,
-        dim: 0,
-        live: live.as_deref(),
-        blocks: &blocks,
-        block_bytes: shape.block_bytes(),
-        values: &[],
+    let mut below = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) as usize % n
     };
-    let mut expected: Vec<(f32, u32)> = (codes.chunks_exact(subspaces).enumerate())
-        .filter(|(row, _)| is_live(live.as_deref(), *row))
-        .map(|(row, codes)| (table.score(codes), row as u32))
+    let mut all: Vec<Vec<u8>> = vec![vec![0; subspaces]];
+    for row in 1..sizes.iter().sum::<usize>() {
+        let mut own = all[below(row)].clone();
+        for _ in 0..below(4) {
+            own[below(subspaces)] = below(codewords) as u8;
+        }
+        all.push(own);
+    }
+    if order > 0 {
+        all.sort_by(|a, b| table.score(a).total_cmp(&table.score(b)));
+    }
+    if order > 1 {
+        all.reverse();
+    }
+    let codes = all[..sizes.iter().sum()].concat();
+    let mut expected: Vec<(f32, u32, u32)> = Vec::new();
+    let (mut parts, mut rest) = (Vec::new(), &codes[..]);
+    for (source, &rows) in sizes.iter().enumerate() {
+        let (own, others) = rest.split_at(rows * subspaces);
+        let live = choices.live(rows);
+        let living = (own.chunks_exact(subspaces).enumerate())
+            .filter(|(row, _)| is_live(live.as_deref(), *row));
+        expected.extend(living.map(|(row, code)| (table.score(code), source as u32, row as u32)));
+        let mut blocks = Vec::new();
+        shape.pack(own, &mut blocks);
+        parts.push((rows, live, blocks));
+        rest = others;
+    }
+    let sources: Vec<Rows<'_>> = (parts.iter())
+        .map(|(rows, live, blocks)| Rows {
+            rows: *rows,
+            dim: 0,
+            live: live.as_deref(),
+            blocks,
+            block_bytes: shape.block_bytes(),
+            values: &[],
+        })
         .collect();
-    expected.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let sources: Vec<&dyn BlockSource> = sources.iter().map(|rows| rows as _).collect();
+    let best_first = |a: &(f32, u32, u32), b: &(f32, u32, u32)| {
+        b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)))
+    };
+    expected.sort_by(best_first);
+    // Rows that tie with the k-th best are all candidates, up to k a source: the first k of them are these.
     expected.truncate(k);
-    let expected: Vec<_> = expected
-        .into_iter()
-        .map(|(s, row)| (s.to_bits(), row))
-        .collect();
-    for scanner in scanners() {
+    for kernel in Kernel::available() {
+        let scanner = Scanner::with_kernel(kernel, threads);
         let found = scanner
-            .scan(&[&source], std::slice::from_ref(&table), k)
+            .scan(&sources, std::slice::from_ref(&table), k)
             .unwrap();
-        assert_eq!(
-            bits(&found),
-            std::slice::from_ref(&expected),
-            "{:?} {shape:?} k {k}",
-            scanner.kernel()
-        );
+        let mut found: Vec<_> = (found[0].iter())
+            .map(|f| (f.score, f.source, f.row))
+            .collect();
+        found.sort_by(best_first);
+        found.truncate(k);
+        assert_eq!(found, expected, "{kernel:?} {shape:?} k {k} {sizes:?}");
     }
 }
 
