@@ -28,6 +28,8 @@ pub struct Fleet<Job, Answer> {
     names: Vec<String>,
     jobs: Vec<Sender<Job>>,
     answers: Receiver<(usize, Result<Answer>)>,
+    /// To ask who waits for others.
+    exchange: Gather,
     timeout: Duration,
     finished: bool,
 }
@@ -41,11 +43,9 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
     {
         let (answer, answers) = channel();
         let mut jobs = Vec::new();
-        for (rank, (named, gather)) in devices
-            .iter()
-            .zip(Gather::new(devices, timeout))
-            .enumerate()
-        {
+        let sides = Gather::new(devices, timeout);
+        let exchange = sides.first().context("no devices")?.clone();
+        for (rank, (named, gather)) in devices.iter().zip(sides).enumerate() {
             let (sender, todo) = channel::<Job>();
             let (answer, make, named) = (answer.clone(), make.clone(), named.clone());
             std::thread::Builder::new()
@@ -58,6 +58,7 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
             names: devices.iter().map(|d| d.name.clone()).collect(),
             jobs,
             answers,
+            exchange,
             timeout,
             finished: false,
         })
@@ -81,7 +82,8 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
             let _ = self.jobs[rank].send(job);
         }
         let mut answers: Vec<Option<Result<Answer>>> = self.jobs.iter().map(|_| None).collect();
-        // The devices wait for one another up to the timeout and can say who was away; we wait a little longer.
+        // The devices wait for one another up to the timeout and can say who was away; we wait a little longer. One that came
+        // to the exchange late waits longer still, and is not the one at fault.
         let deadline = Instant::now() + self.timeout + Duration::from_secs(2).min(self.timeout);
         while answers.iter().any(Option::is_none) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -100,6 +102,7 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
         let mut own: Option<Error> = None;
         let mut of_others: Option<Error> = None;
         let mut silent = Vec::new();
+        let waiting = self.exchange.waiting();
         for (rank, answer) in answers.into_iter().enumerate() {
             match answer {
                 Some(Ok(answer)) => whole.push(answer),
@@ -109,14 +112,24 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
                 Some(Err(error)) => {
                     of_others.get_or_insert(error);
                 }
-                None => silent.push(self.names[rank].clone()),
+                None => silent.push(rank),
             }
         }
         if let Some(error) = own.or(of_others) {
             return Err(error);
         }
         if !silent.is_empty() {
-            bail!(silence(&silent.join(", "), self.timeout));
+            let at_fault: Vec<usize> = silent.iter().copied().filter(|&r| !waiting[r]).collect();
+            let named = if at_fault.is_empty() {
+                silent
+            } else {
+                at_fault
+            };
+            let names: Vec<&str> = named
+                .iter()
+                .map(|&rank| self.names[rank].as_str())
+                .collect();
+            bail!(silence(&names.join(", "), self.timeout));
         }
         self.finished = false;
         Ok(whole)
@@ -196,13 +209,21 @@ mod tests {
     use crate::devices::parse;
     use tch::Tensor;
 
-    /// Three devices that exchange a value a job; cpu:1 does as `harm` says on the second job.
-    fn run_with(timeout: f64, harm: fn(u32) -> Result<()>) -> (Result<Vec<i64>>, Result<Vec<i64>>) {
+    /// Three devices that exchange a value a job; cpu:1 does as `harm` says on the second job, for which the others take
+    /// some seconds.
+    fn run_slowly(
+        timeout: f64,
+        seconds: f64,
+        harm: fn(u32) -> Result<()>,
+    ) -> (Result<Vec<i64>>, Result<Vec<i64>>) {
         let devices = parse("cpu:3").unwrap();
         let mut fleet = Fleet::start(&devices, Duration::from_secs_f64(timeout), move |seat| {
             Ok(move |job: u32| {
-                if seat.name == "cpu:1" && job == 2 {
-                    harm(job)?;
+                if job == 2 {
+                    match seat.name == "cpu:1" {
+                        true => harm(job)?,
+                        false => std::thread::sleep(Duration::from_secs_f64(seconds)),
+                    }
                 }
                 let all = seat.gather.all(&[&Tensor::from_slice(&[i64::from(job)])])?;
                 Ok(all.iter().map(|t| t[0].int64_value(&[0])).sum())
@@ -210,6 +231,16 @@ mod tests {
         })
         .unwrap();
         (fleet.run(vec![1, 1, 1]), fleet.run(vec![2, 2, 2]))
+    }
+
+    fn run_with(timeout: f64, harm: fn(u32) -> Result<()>) -> (Result<Vec<i64>>, Result<Vec<i64>>) {
+        run_slowly(timeout, 0.0, harm)
+    }
+
+    fn hang(_: u32) -> Result<()> {
+        loop {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
     }
 
     #[test]
@@ -234,16 +265,20 @@ mod tests {
     #[test]
     fn a_device_that_hangs_is_named_and_does_not_hang_the_run() {
         let begin = Instant::now();
-        let (_, second) = run_with(3.0, |_| {
-            loop {
-                std::thread::sleep(Duration::from_secs(3600));
-            }
-        });
+        let (_, second) = run_with(3.0, hang);
         let words = format!("{:#}", second.unwrap_err());
         assert!(
             words.contains("device cpu:1 did not answer for 3 s"),
             "{words}"
         );
         assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn devices_that_wait_are_not_named_beside_the_one_that_hangs() {
+        // They come to the exchange so late that the whole is given up before their own wait is over.
+        let (_, second) = run_slowly(3.0, 2.9, hang);
+        let words = format!("{:#}", second.unwrap_err());
+        assert!(words.contains("device cpu:1 did not answer"), "{words}");
     }
 }

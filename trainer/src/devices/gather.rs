@@ -115,6 +115,11 @@ impl Gather {
         Ok(all)
     }
 
+    /// Of each device, whether it has given its part of a round and waits for the others.
+    pub(super) fn waiting(&self) -> Vec<bool> {
+        self.lock().given.iter().map(Option::is_some).collect()
+    }
+
     /// Ends everybody's wait: this device can't go on.
     pub fn fail(&self) {
         let words = format!("device {} failed", self.shared.names[self.rank]);
