@@ -102,7 +102,7 @@ impl Checkpoint {
         let words = header.metadata().clone().unwrap_or_default();
         ensure!(
             words.get("config").map(String::as_str) == Some(config),
-            "{}: this checkpoint is of another configuration; name another --run, or begin again with --fresh",
+            "{}: this checkpoint is of another configuration, or of other rows, queries or pairs; name another --run, or begin again with --fresh",
             path.display()
         );
         let progress = words

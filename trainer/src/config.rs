@@ -178,8 +178,9 @@ pub struct TrainConfig {
     pub epsilon: f64,
     /// Weight of CE(q, k) beside CE(q, k^).
     pub dense_weight: f64,
-    /// Weight w of the method's quantization term (DQN, DVSQ, SPQ, DPQ), lambda of MoPQ.
-    pub quantization_weight: f64,
+    /// Weight w of the method's quantization term (DQN, DVSQ, SPQ, DPQ), lambda of MoPQ; see [`TrainConfig::weight`] for
+    /// what it is when nothing is said.
+    pub quantization_weight: Option<f64>,
     /// Weight gamma of the probability of the chosen codewords.
     pub probability_weight: f64,
     /// Its form.
@@ -226,9 +227,9 @@ impl Default for TrainConfig {
             beta1: 0.9,
             beta2: 0.999,
             epsilon: 1e-8,
-            dense_weight: 1.0,        // reference
-            quantization_weight: 0.0, // as the reference runs; the reference's 1e-8 is numerically nil
-            probability_weight: 0.0,  // reference
+            dense_weight: 1.0, // reference
+            quantization_weight: None,
+            probability_weight: 0.0, // reference
             probability_term: ProbabilityTerm::Log,
             mask_collisions: true, // a key met twice in a batch is no negative
             start_norm: 20.0,      // as in the reference runs
@@ -282,7 +283,7 @@ impl TrainConfig {
         }
         for (name, value) in [
             ("dense_weight", self.dense_weight),
-            ("quantization_weight", self.quantization_weight),
+            ("quantization_weight", self.weight()),
             ("probability_weight", self.probability_weight),
         ] {
             ensure!(
@@ -290,9 +291,16 @@ impl TrainConfig {
                 "{name} is {value}; it must not be negative"
             );
         }
+        let of_head_alone = matches!(self.method, Method::Pq | Method::Opq);
         ensure!(
-            self.epochs + self.warmup > 0,
-            "epochs and warmup are both 0: nothing to train"
+            self.epochs > 0 || of_head_alone && self.warmup > 0,
+            "epochs is 0: nothing to train"
+        );
+        // Their other terms do not see the codewords.
+        let by_weight = matches!(self.method, Method::Dqn | Method::Dvsq | Method::Dpq);
+        ensure!(
+            self.weight() > 0.0 || !by_weight,
+            "quantization_weight is 0: this method's codewords would learn nothing; leave --weight out, or give it more"
         );
         if self.method == Method::Dpq && self.select != Select::L2 {
             bail!("dpq selects by its own keys; leave --select out");
@@ -305,6 +313,26 @@ impl TrainConfig {
             );
         }
         Ok(())
+    }
+
+    /// Weight of the quantization term: what is said, or what validation chose for the method on `debian` (docs/evidence.md).
+    /// MoPQ has none, as in the reference runs: the 1e-8 of the reference is numerically nil.
+    pub fn weight(&self) -> f64 {
+        self.quantization_weight.unwrap_or(match self.method {
+            Method::Dqn => 1e-4,
+            Method::Dvsq | Method::Dpq => 1e-3,
+            Method::Spq => 1e-2,
+            Method::Mopq | Method::Pq | Method::Opq => 0.0,
+        })
+    }
+
+    /// Whose keys are contrasted while the head warms up. Under NCS keys drift one way, and a head in the making further than
+    /// any later epoch could mend (docs/learning.md): it warms up in-batch.
+    pub fn warmup_sampling(&self) -> Sampling {
+        match self.sampling {
+            Sampling::Ncs => Sampling::InBatch,
+            sampling => sampling,
+        }
     }
 
     /// Width of a subspace.
@@ -333,6 +361,34 @@ mod tests {
     fn a_misspelt_name_is_refused() {
         let error = toml::from_str::<TrainConfig>("leraning_rate = 1.0").unwrap_err();
         assert!(error.to_string().contains("leraning_rate"), "{error}");
+    }
+
+    #[test]
+    fn a_method_that_needs_a_weight_has_one_and_is_not_given_none() {
+        for method in [Method::Dqn, Method::Dvsq, Method::Spq, Method::Dpq] {
+            let config = TrainConfig {
+                method,
+                ..TrainConfig::default()
+            };
+            assert!(config.weight() > 0.0, "{method:?}");
+            config.check().unwrap();
+            let without = TrainConfig {
+                quantization_weight: Some(0.0),
+                ..config
+            };
+            assert_eq!(without.check().is_ok(), method == Method::Spq, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn codes_that_no_epoch_would_train_are_refused() {
+        let config = |method| TrainConfig {
+            method,
+            epochs: 0,
+            ..TrainConfig::default()
+        };
+        assert!(config(Method::Mopq).check().is_err());
+        assert!(config(Method::Opq).check().is_ok(), "its head warms up");
     }
 
     #[test]

@@ -76,6 +76,14 @@ impl Corpus {
             .collect()
     }
 
+    /// For each row, the first row that is the same key to a query: that of the same text, or itself.
+    pub fn twins(&self) -> Vec<u32> {
+        match (self.by_text(), &self.texts) {
+            (Some(first), Some(texts)) => texts.iter().map(|text| first[text.as_str()]).collect(),
+            _ => (0..self.rows() as u32).collect(),
+        }
+    }
+
     /// Rows by text; of equal texts, the first.
     pub fn by_text(&self) -> Option<HashMap<&str, u32>> {
         let texts = self.texts.as_ref()?;
@@ -84,5 +92,21 @@ impl Corpus {
             rows.entry(text.as_str()).or_insert(row as u32);
         }
         Some(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_the_same_text_are_one_key_to_a_query() {
+        let corpus = |texts: Option<[&str; 4]>| {
+            let keys = (0..4).map(|row| row.to_string()).collect();
+            let texts = texts.map(|texts| texts.map(String::from).to_vec());
+            Corpus::new(keys, texts, vec![0.0; 4], 1, Metric::Ip).unwrap()
+        };
+        assert_eq!(corpus(Some(["a", "b", "a", "b"])).twins(), [0, 1, 0, 1]);
+        assert_eq!(corpus(None).twins(), [0, 1, 2, 3]);
     }
 }

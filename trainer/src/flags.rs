@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use crate::config::{
@@ -91,7 +91,7 @@ pub struct Flags {
     /// Pairs a device and step.
     #[arg(long)]
     pub batch: Option<usize>,
-    /// Learning rate of head and codebooks.
+    /// Learning rate of head and codebooks: 0.002 unless said, 0.001 with --joint.
     #[arg(long)]
     pub lr: Option<f64>,
     /// How the learning rate goes on.
@@ -109,10 +109,10 @@ pub struct Flags {
     /// Where the codewords start.
     #[arg(long, value_enum)]
     pub start: Option<Start>,
-    /// Weight of CE(q, k).
+    /// Weight of CE(q, k) beside CE(q, k^): mopq alone has both.
     #[arg(long)]
     pub dense_weight: Option<f64>,
-    /// Weight of the method's quantization term.
+    /// Weight of the method's quantization term; without it, what suited the method elsewhere.
     #[arg(long)]
     pub weight: Option<f64>,
     /// Where all random choices come from.
@@ -132,15 +132,21 @@ pub struct Flags {
     pub weights: Option<PathBuf>,
 }
 
+/// The methods whose codewords learn by gradients.
+const CODES: &str = "mopq, dqn, dvsq, spq and dpq";
+
 impl Flags {
     /// The configuration: defaults, then the file, then flags.
     pub fn train_config(&self) -> Result<TrainConfig> {
+        // What the file says of what depends on other settings where nothing is said.
+        let mut said = toml::Table::new();
         let mut config = match &self.config {
             Some(path) => {
                 let text = fs::read_to_string(path)
                     .with_context(|| format!("{}: reading", path.display()))?;
-                toml::from_str(&text)
-                    .with_context(|| format!("{}: not a configuration", path.display()))?
+                let wrong = || format!("{}: not a configuration", path.display());
+                said = toml::from_str(&text).with_context(wrong)?;
+                toml::from_str(&text).with_context(wrong)?
             }
             None => TrainConfig::default(),
         };
@@ -168,22 +174,55 @@ impl Flags {
         set(&mut config.activation, &self.activation);
         set(&mut config.start, &self.start);
         set(&mut config.dense_weight, &self.dense_weight);
-        set(&mut config.quantization_weight, &self.weight);
         set(&mut config.seed, &self.seed);
         set(&mut config.threads, &self.threads);
+        if self.weight.is_some() {
+            config.quantization_weight = self.weight;
+        }
         if self.joint {
-            let joint = config.joint.get_or_insert_with(JointConfig::default);
+            config.joint.get_or_insert_with(JointConfig::default);
+        }
+        if let Some(joint) = &mut config.joint {
             set(&mut joint.layers, &self.layers);
+            // Published: 1e-3 beside the encoder's 1e-4.
+            if self.lr.is_none() && !said.contains_key("learning_rate") {
+                config.learning_rate = 1e-3;
+            }
         }
         // Without a word on it, several devices are there to be used together.
         if self.sampling.is_none()
-            && self.config.is_none()
+            && !said.contains_key("sampling")
             && crate::devices::count(&config.devices)? > 1
         {
             config.sampling = Sampling::Dcs;
         }
+        self.refuse_idle(&config)?;
         config.check()?;
         Ok(config)
+    }
+
+    /// A flag that would change nothing is refused rather than ignored.
+    fn refuse_idle(&self, config: &TrainConfig) -> Result<()> {
+        let (joint, mopq) = (config.joint.is_some(), config.method == Method::Mopq);
+        let codes = !matches!(config.method, Method::Pq | Method::Opq);
+        for (flag, given, used, of) in [
+            ("--layers", self.layers.is_some(), joint, "--joint"),
+            ("--weights", self.weights.is_some(), joint, "--joint"),
+            ("--dense-weight", self.dense_weight.is_some(), mopq, "mopq"),
+            ("--weight", self.weight.is_some(), codes, CODES),
+            ("--temperature", self.temperature.is_some(), codes, CODES),
+            ("--select", self.select.is_some(), codes, CODES),
+            ("--start", self.start.is_some(), codes, CODES),
+            (
+                "--straight-through",
+                self.straight_through.is_some(),
+                codes,
+                CODES,
+            ),
+        ] {
+            ensure!(!given || used, "{flag} has a meaning with {of} only");
+        }
+        Ok(())
     }
 }
 
@@ -191,11 +230,13 @@ impl Flags {
 mod tests {
     use super::*;
 
-    fn config(flags: &[&str]) -> TrainConfig {
+    fn parsed(flags: &[&str]) -> Result<TrainConfig> {
         let words = ["mopqdb-train", "db", "--pairs", "p.tsv"];
-        Flags::parse_from(words.iter().chain(flags))
-            .train_config()
-            .unwrap()
+        Flags::parse_from(words.iter().chain(flags)).train_config()
+    }
+
+    fn config(flags: &[&str]) -> TrainConfig {
+        parsed(flags).unwrap()
     }
 
     #[test]
@@ -215,5 +256,49 @@ mod tests {
             Sampling::InBatch
         );
         assert_eq!(config(&[]).sampling, Sampling::InBatch);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        for (file, expected) in [
+            ("devices = \"cpu:2\"\n", Sampling::Dcs),
+            ("devices = \"cpu:2\"\nsampling = \"ncs\"\n", Sampling::Ncs),
+        ] {
+            fs::write(&path, file).unwrap();
+            let config = config(&["--config", path.to_str().unwrap()]);
+            assert_eq!(config.sampling, expected, "{file}");
+        }
+    }
+
+    #[test]
+    fn an_encoder_that_learns_has_rates_and_layers_of_its_own() {
+        let joint = config(&["--joint"]);
+        let rates = (
+            joint.learning_rate,
+            joint.joint.as_ref().unwrap().learning_rate,
+        );
+        assert_eq!(rates, (1e-3, 1e-4));
+        assert_eq!(config(&["--joint", "--lr", "0.005"]).learning_rate, 0.005);
+        assert_eq!(config(&[]).learning_rate, 2e-3);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.toml");
+        fs::write(&path, "learning_rate = 0.004\n[joint]\nlayers = 3\n").unwrap();
+        let config = config(&["--config", path.to_str().unwrap(), "--layers", "2"]);
+        assert_eq!(config.joint.unwrap().layers, 2);
+        assert_eq!(config.learning_rate, 0.004);
+    }
+
+    #[test]
+    fn a_flag_that_would_change_nothing_is_refused() {
+        for flags in [
+            &["--layers", "2"][..],
+            &["--weights", "w.safetensors"],
+            &["--method", "dqn", "--dense-weight", "1"],
+            &["--method", "opq", "--weight", "1"],
+            &["--method", "pq", "--temperature", "1"],
+            &["--method", "pq", "--select", "l2"],
+            &["--method", "opq", "--start", "opq"],
+        ] {
+            let words = parsed(flags).unwrap_err().to_string();
+            assert!(words.contains("has a meaning with"), "{flags:?}: {words}");
+        }
     }
 }

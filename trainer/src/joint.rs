@@ -117,7 +117,8 @@ impl Joint {
             .iter()
             .zip(&theirs)
             .map(|(a, b)| (a - b).abs())
-            .fold(0.0, f32::max);
+            // NaN is the largest of all.
+            .fold(0.0, |most, apart| if apart <= most { most } else { apart });
         ensure!(
             ours.len() == theirs.len() && apart <= 1e-4,
             "the exported encoder differs from the trained one by {apart}; at most 1e-4 is accepted"

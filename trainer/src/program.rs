@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail, ensure};
 use mopqdb::{Bundle, BundleWriter, Metric, Options, Reader, RowsKind};
 use serde_json::json;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::checkpoint::write_whole;
 use crate::config::TrainConfig;
@@ -20,7 +21,9 @@ use crate::joint::{Joint, Origin, Readings};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::run::Run;
-use crate::train::{Lessons, Outcome, Texts, Trained, Trainer, Watch as _, method_name};
+use crate::train::{
+    Lessons, Outcome, Texts, Trained, Trainer, Watch as _, check_sizes, method_name,
+};
 
 /// How it ended.
 #[derive(Debug)]
@@ -37,28 +40,34 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
     let mut progress = Progress::new(flags.quiet);
     let rows = Rows::read(flags, &config)?;
     let questions = rows.pairs(flags, &config)?;
+    check_sizes(&config, questions.train.pairs.len(), rows.corpus.rows())?;
+    let origin = match &config.joint {
+        Some(_) => Some(origin(flags, &rows)?),
+        None => None,
+    };
+    let fingerprint = questions.fingerprint(&rows, &config, origin.as_ref())?;
     let home = match &flags.run {
         Some(dir) => dir.clone(),
         None => {
-            let name = format!(
-                "{}-{:016x}",
-                method_name(config.method),
-                questions.fingerprint(&rows, &config)?
-            );
+            let name = format!("{}-{fingerprint}", method_name(config.method));
             flags.db.join("runs").join(name)
         }
     };
-    if let Some(done) = finished(&home).filter(|_| !flags.fresh && flags.out.is_none()) {
+    if !flags.fresh
+        && flags.out.is_none()
+        && let Some(done) = finished(&home, &fingerprint, &flags.db)?
+    {
         progress.note("this very run was done before; --fresh does it again");
         return Ok(Ending::Model(done));
     }
-    let run = Run::open(&home, &toml::to_string(&config)?)?;
+    let words = toml::to_string(&config)?;
+    let run = Run::open(&home, &format!("# {fingerprint}\n{words}"))?;
     if flags.fresh {
         run.begin()?;
     }
-    let joint = match &config.joint {
-        Some(joint) => Some(Joint::new(origin(flags, &rows)?, joint)?),
-        None => None,
+    let joint = match (&config.joint, origin) {
+        (Some(joint), Some(origin)) => Some(Joint::new(origin, joint)?),
+        _ => None,
     };
     let (queries, asked) = questions.encode(flags, &config, &rows, &mut progress)?;
     let validation = Questions {
@@ -85,7 +94,9 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
             home.display()
         ))),
         Outcome::Trained(trained) => {
-            let done = hand_over(flags, &config, &rows, &trained, joint.as_ref(), &home)?;
+            let mut done = hand_over(flags, &config, &rows, &trained, joint.as_ref(), &home)?;
+            done["fingerprint"] = json!(fingerprint);
+            conclude(&home, &done)?;
             Ok(Ending::Model(done))
         }
     }
@@ -298,27 +309,58 @@ impl Asked {
         })
     }
 
-    /// All that decides the result.
-    fn fingerprint(&self, rows: &Rows, config: &TrainConfig) -> Result<u64> {
-        let config = toml::to_string(config)?;
-        let keys = rows.corpus.keys.iter();
-        let texts = rows.corpus.texts.iter().flatten();
-        let words = [config, rows.encoder_name()];
-        let words = words
-            .iter()
-            .chain(keys)
-            .chain(texts)
-            .chain(&self.train.queries)
-            .chain(&self.valid.queries);
-        let bytes = words.flat_map(|word| word.bytes().chain([0]));
-        let pairs = self.train.pairs.iter().chain(&self.valid.pairs);
-        let numbers =
-            pairs.flat_map(|(query, row)| [query.to_le_bytes(), row.to_le_bytes()].concat());
-        Ok(bytes
-            .chain(numbers)
-            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            }))
+    /// All that decides the result: configuration, rows, queries, pairs, and what an encoder starts from.
+    fn fingerprint(
+        &self,
+        rows: &Rows,
+        config: &TrainConfig,
+        origin: Option<&Origin>,
+    ) -> Result<String> {
+        let mut hash = Hash::default();
+        hash.bytes(toml::to_string(config)?.as_bytes());
+        hash.bytes(rows.encoder_name().as_bytes());
+        hash.texts(&rows.corpus.keys);
+        hash.texts(rows.corpus.texts.as_deref().unwrap_or_default());
+        hash.floats(&rows.corpus.vectors);
+        for pairs in [&self.train, &self.valid] {
+            hash.texts(&pairs.queries);
+            for (query, row) in &pairs.pairs {
+                hash.bytes(&query.to_le_bytes());
+                hash.bytes(&row.to_le_bytes());
+            }
+        }
+        for vectors in [&self.vectors, &self.valid_vectors].into_iter().flatten() {
+            vectors.iter().for_each(|vector| hash.floats(vector));
+        }
+        if let Some(origin) = origin {
+            hash.bytes(&origin.config);
+            hash.bytes(&origin.weights);
+            hash.bytes(&origin.tokenizer);
+        }
+        Ok(format!("{:016x}", hash.0.digest()))
+    }
+}
+
+/// Parts with their lengths, so that no two lists of parts are the same bytes.
+#[derive(Default)]
+struct Hash(Xxh3);
+
+impl Hash {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    fn texts(&mut self, texts: &[String]) {
+        self.0.update(&(texts.len() as u64).to_le_bytes());
+        texts.iter().for_each(|text| self.bytes(text.as_bytes()));
+    }
+
+    fn floats(&mut self, values: &[f32]) {
+        self.0.update(&(values.len() as u64).to_le_bytes());
+        for value in values {
+            self.0.update(&value.to_le_bytes());
+        }
     }
 }
 
@@ -351,12 +393,19 @@ fn origin(flags: &Flags, rows: &Rows) -> Result<Origin> {
     })
 }
 
-/// The result that a finished run has left.
-fn finished(home: &Path) -> Option<serde_json::Value> {
-    serde_json::from_slice(&fs::read(home.join("result.json")).ok()?).ok()
+/// The result that this very run has left, if its model is still in the database.
+fn finished(home: &Path, fingerprint: &str, db: &Path) -> Result<Option<serde_json::Value>> {
+    let read = || serde_json::from_slice(&fs::read(home.join("result.json")).ok()?).ok();
+    let Some(done) = read().filter(|done: &serde_json::Value| done["fingerprint"] == fingerprint)
+    else {
+        return Ok(None);
+    };
+    let models = mopqdb::models(db)?;
+    let there = |id: &str| models.iter().any(|model| model.id.to_string() == id);
+    Ok(done["model"].as_str().is_some_and(there).then_some(done))
 }
 
-/// Writes the bundle and registers it; the run's folder keeps the log, the plot and the result.
+/// Writes the bundle and registers it.
 fn hand_over(
     flags: &Flags,
     config: &TrainConfig,
@@ -407,15 +456,17 @@ fn hand_over(
         "unquantized_recall": trained.report.get("unquantized_recall"),
         "report": trained.report,
     });
-    write_whole(
-        &home.join("result.json"),
-        &serde_json::to_vec_pretty(&done)?,
-    )?;
+    Ok(done)
+}
+
+/// Leaves the result in the run's folder; there is nothing to go on from any more.
+fn conclude(home: &Path, done: &serde_json::Value) -> Result<()> {
+    write_whole(&home.join("result.json"), &serde_json::to_vec_pretty(done)?)?;
     match fs::remove_file(home.join("last.safetensors")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             bail!("{}: {error}", home.display())
         }
-        _ => Ok(done),
+        _ => Ok(()),
     }
 }
 

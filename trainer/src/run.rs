@@ -38,7 +38,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Opens the folder, making it if it is not there. `config` is what a checkpoint must have been written with.
+    /// Opens the folder, making it if it is not there. `config`, TOML, is what a checkpoint must have been written with.
     pub fn open(dir: &Path, config: &str) -> Result<Self> {
         fs::create_dir_all(dir)
             .with_context(|| format!("{}: making the folder of the run", dir.display()))?;
@@ -61,7 +61,7 @@ impl Run {
 
     /// Writes the configuration, and forgets what was there before.
     pub fn begin(&self) -> Result<()> {
-        for name in ["run.jsonl", "run.svg", "last.safetensors"] {
+        for name in ["result.json", "run.jsonl", "run.svg", "last.safetensors"] {
             match fs::remove_file(self.dir.join(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error)

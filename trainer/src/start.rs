@@ -127,12 +127,12 @@ fn options(config: &TrainConfig) -> TrainPq {
     }
 }
 
-/// The same head, with a rotation (dim, dim; z R) behind it.
+/// The same head, with a rotation (dim, dim; z R) behind it where there is one.
 fn rotate(head: &Head, rotation: Option<&[f32]>) -> Head {
     let dim = head.bias.size()[0];
     match rotation {
         Some(rotation) => head.rotated(&Tensor::from_slice(rotation).view([dim, dim])),
-        None => head.rotated(&Tensor::eye(dim, (Kind::Float, Device::Cpu))),
+        None => head.copy(),
     }
 }
 

@@ -17,7 +17,7 @@ use tch::{Device, Tensor};
 
 use crate::checkpoint::{Checkpoint, Named};
 use crate::clock::cpu_seconds;
-use crate::config::{Method, Schedule, TrainConfig};
+use crate::config::{Method, Sampling, Schedule, TrainConfig};
 use crate::devices::{self, Fleet, Seat};
 use crate::methods::Objective;
 use crate::model::Model;
@@ -39,8 +39,28 @@ pub struct Trainer<'a> {
     fleet: Fleet<Job, Answer>,
     /// Pairs a device and step: the configured batch, or fewer where there are too few pairs.
     rows: usize,
+    /// Of each row of the corpus, the row that stands for its text: rows of one text are no negatives of each other.
+    twins: Vec<u32>,
     /// What the last encoder that was asked made of the texts.
     learned: Option<Arc<Learned>>,
+}
+
+/// Whether there are rows and pairs enough, before anything is spent on them. Returns the devices.
+pub fn check_sizes(config: &TrainConfig, pairs: usize, rows: usize) -> Result<Vec<devices::Named>> {
+    config.check()?;
+    let devices = devices::parse(&config.devices)?;
+    ensure!(
+        pairs >= 2 * devices.len(),
+        "{pairs} pairs are too few: a device needs 2 at least, and there are {} devices",
+        devices.len()
+    );
+    ensure!(
+        rows >= config.codewords,
+        "{} codewords are more than the {rows} rows to be quantized; choose --codewords {} or fewer, or insert more rows",
+        config.codewords,
+        rows.min(256)
+    );
+    Ok(devices)
 }
 
 impl<'a> Trainer<'a> {
@@ -51,20 +71,8 @@ impl<'a> Trainer<'a> {
         run: &'a Run,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
-        config.check()?;
-        let devices = devices::parse(&config.devices)?;
-        let (pairs, rows) = (lessons.pairs.len(), lessons.corpus.rows());
-        ensure!(
-            pairs >= 2 * devices.len(),
-            "{pairs} pairs are too few: a device needs 2 at least, and there are {} devices",
-            devices.len()
-        );
-        ensure!(
-            rows >= config.codewords,
-            "{} codewords are more than the {rows} rows to be quantized; choose --codewords {} or fewer, or insert more rows",
-            config.codewords,
-            rows.min(256)
-        );
+        let pairs = lessons.pairs.len();
+        let devices = check_sizes(config, pairs, lessons.corpus.rows())?;
         ensure!(
             config.joint.is_some() == lessons.texts.is_some(),
             "an encoder that learns needs texts"
@@ -113,6 +121,7 @@ impl<'a> Trainer<'a> {
             scanner: Scanner::new(config.threads)?,
             rows: config.batch.min(pairs / devices.len()),
             fleet,
+            twins: lessons.corpus.twins(),
             learned: None,
         })
     }
@@ -163,7 +172,11 @@ impl<'a> Trainer<'a> {
                 _ => Objective::Dense,
             };
             if !loaded {
-                self.load(&checkpoint, &phase)?;
+                let sampling = match (&objective, joint) {
+                    (Some(_), false) => self.config.warmup_sampling(),
+                    _ => self.config.sampling,
+                };
+                self.load(&checkpoint, &phase, sampling)?;
                 loaded = true;
             }
             let name = if joint {
@@ -261,10 +274,12 @@ impl<'a> Trainer<'a> {
             }
             let batch = &order[step * rows * devices..][..rows * devices];
             let of = |index: &u32| self.lessons.pairs[*index as usize];
-            let key_ids: Option<Vec<i64>> = self
-                .config
-                .mask_collisions
-                .then(|| batch.iter().map(|i| i64::from(of(i).1)).collect());
+            let key_ids: Option<Vec<i64>> = self.config.mask_collisions.then(|| {
+                batch
+                    .iter()
+                    .map(|i| i64::from(self.twins[of(i).1 as usize]))
+                    .collect()
+            });
             let rates = self.rates(epoch, step, steps, own);
             let jobs = batch
                 .chunks(rows)
@@ -315,7 +330,12 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    fn load(&mut self, checkpoint: &Checkpoint, objective: &Objective) -> Result<()> {
+    fn load(
+        &mut self,
+        checkpoint: &Checkpoint,
+        objective: &Objective,
+        sampling: Sampling,
+    ) -> Result<()> {
         let jobs = (0..self.fleet.devices())
             .map(|_| {
                 Job::Load(Box::new(Load {
@@ -325,35 +345,36 @@ impl<'a> Trainer<'a> {
                     squares: copies(&checkpoint.squares),
                     steps: checkpoint.progress.steps,
                     objective: objective.clone(),
+                    sampling,
                 }))
             })
             .collect();
         self.fleet.run(jobs).map(|_| ())
     }
 
-    /// The first device's state; all others must have the same, to the bit on processors.
+    /// The first device's state. All processors must have the same, to the bit.
     fn state(&mut self) -> Result<State> {
         let jobs = (0..self.fleet.devices()).map(|_| Job::State).collect();
-        let mut states = self
-            .fleet
-            .run(jobs)?
-            .into_iter()
+        let answers = self.fleet.run(jobs)?.into_iter();
+        let mut states: Vec<State> = answers
             .map(|answer| match answer {
                 Answer::State(state) => *state,
                 _ => unreachable!("a state is answered by a state"),
-            });
-        let first = states.next().expect("there is a device");
+            })
+            .collect();
         let names = devices::parse(&self.config.devices)?;
-        for (other, named) in states.zip(&names[1..]) {
-            if other.fingerprint != first.fingerprint && named.device == Device::Cpu {
-                bail!(
-                    "device {} has drifted from {}: replicas must stay equal",
-                    named.name,
-                    names[0].name
-                );
-            }
+        let mut processors = (states.iter().zip(&names)).filter(|(_, of)| of.device == Device::Cpu);
+        if let Some((first, of_first)) = processors.next()
+            && let Some((_, other)) =
+                processors.find(|(state, _)| state.fingerprint != first.fingerprint)
+        {
+            bail!(
+                "device {} has drifted from {}: replicas must stay equal",
+                other.name,
+                of_first.name
+            );
         }
-        Ok(first)
+        Ok(states.swap_remove(0))
     }
 
     fn restore(&self, values: &Named, constants: &Named) -> Result<Model> {

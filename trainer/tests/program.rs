@@ -146,6 +146,50 @@ fn a_model_is_trained_registered_and_switched_to() {
     assert!(text(&again.stdout).contains(id), "{}", text(&again.stderr));
 }
 
+/// A run is known by all that decides its result, and is done only while its model is there.
+#[test]
+fn a_run_of_other_inputs_is_another_run() {
+    let place = vectors();
+    let train = |more: &[&str]| -> serde_json::Value {
+        let output = place.train(&[&INPUTS[..], &["--json"], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let said_done = |more: &[&str]| {
+        let output = place.train(&[&INPUTS[..], more].concat());
+        text(&output.stderr).contains("done before")
+    };
+    let outside = place.path("bundle");
+    let outside = ["--out", outside.to_str().unwrap()];
+    let unregistered = train(&outside);
+    assert!(!said_done(&[]), "the database has no such model");
+    let first = train(&[]);
+    assert_eq!(first["model"], unregistered["model"]);
+    assert!(said_done(&[]));
+
+    // The same numbers of rows, other vectors.
+    let (dim, mut queries) = mopqdb::vectors::read_all(&place.path("q.npy")).unwrap();
+    queries.iter_mut().for_each(|x| *x *= 1.5);
+    let mut writer = VectorWriter::create(&place.path("q.npy"), dim).unwrap();
+    writer.write(&queries).unwrap();
+    writer.finish().unwrap();
+    let second = train(&[]);
+    assert_ne!(second["model"], first["model"], "other queries");
+    let db = Database::open(place.path("db"), Options::default()).unwrap();
+    db.insert(&[Row::vector("key-0", vec![9.0; DIM])]).unwrap();
+    db.close().unwrap();
+    let third = train(&[]);
+    assert_ne!(third["model"], second["model"], "another vector of a key");
+
+    // A folder that is named holds one run at a time.
+    let run = place.path("run");
+    let run = ["--run", run.to_str().unwrap()];
+    let named = |seed: &str| train(&[&run[..], &["--seed", seed]].concat());
+    let (seven, eight) = (named("7"), named("8"));
+    assert_ne!(seven["model"], eight["model"]);
+    assert_eq!(named("7")["model"], seven["model"]);
+}
+
 #[test]
 fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     let place = vectors();

@@ -50,7 +50,7 @@ struct Config {
     batch: usize,
     seed: u64,
     learning_rate: f64,
-    quantization_weight: f64,
+    quantization_weight: Option<f64>,
 }
 
 /// The runs of a set by (system, size), one a seed.
@@ -220,8 +220,8 @@ fn page(set: &str, runs: &Runs, weights: &str) -> String {
                 format!("{:.0}", mean(found, |run| run.used)),
                 config.learning_rate.to_string(),
                 match config.quantization_weight {
-                    0.0 => String::new(),
-                    weight => weight.to_string(),
+                    None | Some(0.0) => String::new(),
+                    Some(weight) => weight.to_string(),
                 },
                 format!("{:.0}", mean(found, |run| run.cpu_seconds)),
             ]);
@@ -409,7 +409,7 @@ mod tests {
             let run = json!({
                 "config": {
                     "subspaces": 8, "codewords": 256, "devices": "cpu:4", "batch": 128,
-                    "seed": seed, "learning_rate": 0.002, "quantization_weight": 0.0,
+                    "seed": seed, "learning_rate": 0.002,
                 },
                 "recall": [0.25 + gain, 0.5, 0.6], "unquantized": [0.9, 0.95, 0.99],
                 "distortion": 2.0, "relative_distortion": 0.4, "used": 255.0, "cpu_seconds": 3.0,

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
 ///
 /// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). The methods
-/// pq and opq need no pairs and run here; the others run `mopqdb-train`, found beside this program or on PATH, which
+/// pq and opq learn from the rows alone, without pairs, and run here; the others run `mopqdb-train`, found beside this program or on PATH, which
 /// takes more flags than are listed here: give them after `--`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -127,6 +127,17 @@ impl Train {
                 stop::listen();
                 // Training pairs are not trained on here; they can still tell how well it does.
                 let pairs = self.valid.as_deref().or(self.pairs.as_deref());
+                if let Some(given) = &self.pairs {
+                    let use_of_pairs = match self.valid {
+                        Some(_) => "is not read",
+                        None => "only measures it",
+                    };
+                    eprintln!(
+                        "mopqdb: {} learns from the rows alone: {} {use_of_pairs} (`mopqdb-train --method {0}` learns a head from pairs first)",
+                        method.name(),
+                        given.display()
+                    );
+                }
                 let valid = pairs.map(|path| (path, &self.columns));
                 let options = self.learn_options(method);
                 tell(

@@ -28,7 +28,8 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
                 let name = match found.first() {
                     Some(first) if systems::weighted(&first.config) => format!(
                         "{system} (rate {}, w {})",
-                        first.config.learning_rate, first.config.quantization_weight
+                        first.config.learning_rate,
+                        first.config.weight()
                     ),
                     Some(first) => format!("{system} (rate {})", first.config.learning_rate),
                     None => system.to_owned(),

@@ -103,7 +103,7 @@ pub(crate) fn experiments(
                     seed,
                     learning_rate,
                     quantization_weight: if weighted(&config) {
-                        chosen_weight(&out, system)
+                        Some(chosen_weight(&out, system))
                     } else {
                         config.quantization_weight
                     },
@@ -225,7 +225,7 @@ fn weights(system: &str, config: &TrainConfig) -> Vec<Experiment> {
         name: format!("{system}-weight{weight}"),
         config: TrainConfig {
             seed: 1,
-            quantization_weight: weight,
+            quantization_weight: Some(weight),
             ..config.clone()
         },
     };

@@ -36,7 +36,7 @@ pub enum Objective {
 impl Objective {
     /// The method's own objective; `None` for those that learn a head alone.
     pub fn of(config: &TrainConfig) -> Option<Self> {
-        let weight = config.quantization_weight;
+        let weight = config.weight();
         Some(match config.method {
             Method::Pq | Method::Opq => return None,
             Method::Mopq => Self::Mopq(mopq::Mopq {

@@ -45,6 +45,14 @@ impl Head {
         }
     }
 
+    /// The same head, with values of its own.
+    pub fn copy(&self) -> Self {
+        Self {
+            rotation: self.rotation.as_ref().map(Tensor::copy),
+            ..Self::new(&self.weight, &self.bias, self.activation)
+        }
+    }
+
     /// The same head followed by a rotation (dim, dim), z R: folded into the weights where nothing is in between.
     pub fn rotated(&self, rotation: &Tensor) -> Self {
         match self.activation {

@@ -135,7 +135,7 @@ fn every_method_trains_through_one_loop_and_is_served() {
         let weight = if method == Method::Mopq { 0.0 } else { 0.1 };
         let config = TrainConfig {
             method,
-            quantization_weight: weight,
+            quantization_weight: Some(weight),
             ..config()
         };
         let found = recall(&train(&world, &config));
@@ -247,6 +247,52 @@ fn the_best_epoch_is_kept_and_patience_ends_the_run() {
     let best = records.iter().filter_map(|r| r.recall).fold(0.0, f64::max);
     assert!(records.len() < 31, "{}", records.len());
     assert!((recall(&trained) - best).abs() < 1e-12);
+}
+
+#[test]
+fn a_replica_that_has_drifted_is_named() {
+    let world = world();
+    let config = TrainConfig {
+        devices: "cpu:3".into(),
+        ..config()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let run = Run::open(dir.path(), "").unwrap();
+    let lessons = Lessons {
+        corpus: &world.corpus,
+        queries: &world.queries,
+        pairs: &world.pairs,
+        validation: &world.validation,
+        texts: None,
+    };
+    let stop = AtomicBool::new(false);
+    let mut trainer = Trainer::new(&config, &lessons, &run, &stop).unwrap();
+    let start = fresh(&trainer.start().unwrap());
+    trainer
+        .load(&start, &Objective::Dense, Sampling::Dcs)
+        .unwrap();
+    trainer.state().expect("all begin with the same");
+    let jobs = (0..3).map(|device| {
+        let mut values = copies(&start.values);
+        if device == 2 {
+            // The least that a number can differ by.
+            let bias = values.iter_mut().find(|(name, _)| name.contains("bias"));
+            let bias = &mut bias.expect("a head has a bias").1;
+            *bias += f64::from(f32::MIN_POSITIVE);
+        }
+        Job::Load(Box::new(Load {
+            values,
+            constants: copies(&start.constants),
+            means: copies(&start.means),
+            squares: copies(&start.squares),
+            steps: 0,
+            objective: Objective::Dense,
+            sampling: Sampling::Dcs,
+        }))
+    });
+    trainer.fleet.run(jobs.collect()).unwrap();
+    let words = trainer.state().err().expect("one differs").to_string();
+    assert!(words.contains("cpu:2 has drifted from cpu:0"), "{words}");
 }
 
 #[test]

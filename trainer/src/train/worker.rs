@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::adam::{AdamConfig, Moments};
 use crate::checkpoint::Named;
-use crate::config::TrainConfig;
+use crate::config::{Sampling, TrainConfig};
 use crate::devices::Seat;
 use crate::export;
 use crate::methods::Objective;
@@ -33,6 +33,7 @@ pub(super) struct Load {
     pub(super) squares: Named,
     pub(super) steps: i64,
     pub(super) objective: Objective,
+    pub(super) sampling: Sampling,
 }
 
 pub(super) struct Step {
@@ -177,7 +178,7 @@ impl Worker {
             beta2: self.config.beta2,
             epsilon: self.config.epsilon,
         };
-        let mut replica = Replica::new(model, adam, load.objective, self.config.sampling);
+        let mut replica = Replica::new(model, adam, load.objective, load.sampling);
         let find = |from: &Named, name: &str| {
             let found = from.iter().find(|(other, _)| other == name);
             found.map(|(_, tensor)| tensor.to_device(device).copy())

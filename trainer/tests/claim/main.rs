@@ -137,7 +137,7 @@ fn train(world: &World, config: &TrainConfig) -> Found {
         config.sampling,
         config.devices,
         config.seed,
-        config.quantization_weight,
+        config.weight(),
         mean(&found.recalls),
         found.unquantized,
         found.distortion,
@@ -243,7 +243,7 @@ fn mopq_finds_more_than_opq_while_it_distorts_more() {
         .map(|&weight| {
             let config = TrainConfig {
                 method: Method::Dqn,
-                quantization_weight: weight,
+                quantization_weight: Some(weight),
                 seed: SEEDS[0],
                 epochs: 4,
                 ..base.clone()
