@@ -81,9 +81,10 @@ impl<'a> Search<'a> {
         self.table.shape()
     }
 
-    /// Begins again, for the k best, with what it has learned of the rows' character. Returns what it has found.
-    pub(super) fn again(&mut self, k: usize) -> TopK {
-        std::mem::replace(&mut self.top, TopK::new(k))
+    /// Begins again, for the k best, with what it has learned of the rows' character. Returns the last score that it would have
+    /// found, if it has seen enough rows.
+    pub(super) fn again(&mut self, k: usize) -> Option<f32> {
+        std::mem::replace(&mut self.top, TopK::new(k)).kth()
     }
 
     /// Offers the rows of some blocks, at most [`MAX_TILE`], of the source that was entered last. A tile without living

@@ -19,9 +19,6 @@ pub(super) struct Seeds<'a> {
 /// One block in so many is sampled, at most.
 const SPARSITY: usize = 16;
 
-/// Rows in any order share their blocks less than this.
-const CROWDED: f64 = 2.0;
-
 /// Blocks of a sample that are looked at with one threshold. The first of them are all scored.
 const TILE: usize = 16;
 
@@ -51,30 +48,17 @@ pub(super) fn seeds<'a>(
         });
     }
     // Of the k best rows so many fall into the sample, give or take its root. Three roots and three more make a second
-    // scan a rare thing. Rows that lie together are drawn together, as many as crowd in a block: then there are fewer draws.
+    // scan a rare thing.
     let expected = k as f64 * count as f64 / total as f64;
-    let rank_of = |crowding: f64| {
-        let rank = expected + 3.0 * (expected * crowding).sqrt() + 3.0 * crowding;
-        (rank.ceil() as usize).min(k)
-    };
-    let rank = rank_of(1.0);
+    let rank = (expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize;
     let block_bytes = tables[0].shape().block_bytes();
     let sample = Sample::new(sources, total, count, block_bytes)?;
     let mut scratch = Scratch::default();
     let starts = tables.iter().map(|table| {
-        let mut search = Search::new(kernel, table, rank);
-        let mut rank = rank;
-        loop {
-            sample.offer(&mut search, block_bytes, &mut scratch);
-            let Some((score, crowding)) = search.again(k).kth(ROWS_PER_BLOCK as u32) else {
-                return (search, f32::NEG_INFINITY);
-            };
-            if crowding < CROWDED || rank >= rank_of(crowding) {
-                return (search, score);
-            }
-            rank = rank_of(crowding);
-            search.again(rank);
-        }
+        let mut search = Search::new(kernel, table, rank.min(k));
+        sample.offer(&mut search, block_bytes, &mut scratch);
+        let score = search.again(k).unwrap_or(f32::NEG_INFINITY);
+        (search, score)
     });
     Ok(Seeds {
         starts: starts.collect(),

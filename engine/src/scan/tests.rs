@@ -342,31 +342,6 @@ fn a_sample_that_misleads_is_answered_exactly() {
     }
 }
 
-/// Rows that were inserted cluster by cluster: the best of a query lie in a few neighbouring blocks, and a sample has many of
-/// them or none. Neither is to cost a second pass.
-#[test]
-fn rows_in_clusters_do_not_mislead_a_sample() {
-    let shape = CodeShape::new(2, 256).unwrap();
-    let entries: Vec<f32> = (0..512).map(|i| (i % 256) as f32).collect();
-    let table = LookupTable::new(shape, &entries).unwrap();
-    let (blocks, k) = (8192, 1000);
-    for first in (0..blocks - 32).step_by(37) {
-        // As random as they are within a cluster of 16 blocks; all others score less.
-        let mut random = Random::new(first as u64);
-        let mut codes = vec![0; 2 * 64 * blocks];
-        codes.fill_with(|| random.below(100) as u8);
-        codes[2 * 64 * first..2 * 64 * (first + 16)].fill_with(|| 120 + random.below(100) as u8);
-        let source = Blocks::new(shape, &codes, None);
-        let kernel = Kernel::detect().unwrap();
-        let seeds = seed::seeds(kernel, &[&source], std::slice::from_ref(&table), k).unwrap();
-        let wanted = seeds.starts[0].1;
-        let reached = codes
-            .chunks_exact(2)
-            .filter(|row| table.score(row) >= wanted);
-        assert!(reached.count() >= k, "a cluster from block {first} on");
-    }
-}
-
 /// A source that has its k rows wants better ones; the next one, which may tie, must not be held to that.
 #[test]
 fn ties_in_a_later_source_are_kept_after_a_first_that_was_full() {

@@ -36,15 +36,11 @@ impl Ranked {
         (self.0 >> 32) as u32
     }
 
-    fn row(self) -> u32 {
-        self.0 as u32
-    }
-
     fn found(self) -> Found {
         Found {
             score: score(self.merit()),
             source: self.source(),
-            row: self.row(),
+            row: self.0 as u32,
         }
     }
 }
@@ -118,15 +114,9 @@ impl TopK {
         }
     }
 
-    /// The k-th best score of all rows so far, if there are as many; and how these rows crowd: how many of them a row meets
-    /// in its block of so many rows, itself included, on average.
-    pub(super) fn kth(mut self, block: u32) -> Option<(f32, f64)> {
-        let kth = keep_best(&mut self.found, self.k)?;
-        let place = |f: &Ranked| (f.source(), f.row() / block);
-        self.found.sort_unstable_by_key(place);
-        let together = self.found.chunk_by(|a, b| place(a) == place(b));
-        let met: usize = together.map(|rows| rows.len() * rows.len()).sum();
-        Some((kth, met as f64 / self.found.len() as f64))
+    /// The k-th best score of all rows so far, if there are as many.
+    pub(super) fn kth(mut self) -> Option<f32> {
+        keep_best(&mut self.found, self.k)
     }
 
     #[cold]
@@ -248,19 +238,6 @@ mod tests {
             assert!(upside_down(pair[0]) > upside_down(pair[1]), "{pair:?}");
             assert_eq!(score(upside_down(pair[1])), pair[1]);
         }
-    }
-
-    #[test]
-    fn rows_crowd_as_much_as_they_share_blocks() {
-        let crowding = |rows: &[u32]| {
-            let mut top = TopK::new(4);
-            rows.iter().for_each(|&row| top.push(1.0, row));
-            top.kth(64).map(|(_, crowding)| crowding)
-        };
-        assert_eq!(crowding(&[0, 64, 128, 192]), Some(1.0));
-        assert_eq!(crowding(&[0, 1, 64, 65]), Some(2.0));
-        assert_eq!(crowding(&[60, 61, 62, 63]), Some(4.0));
-        assert_eq!(crowding(&[0, 1, 2]), None, "fewer than k");
     }
 
     #[test]
