@@ -131,7 +131,7 @@ fn codes(choices: &mut Choices<'_>) {
         .collect();
     // Before the table, which may take all the bytes there are.
     let (mut state, order) = (1 + choices.below(65_535) as u64, choices.byte() % 3);
-    let tame = choices.byte() % 4 > 0;
+    let tame = !choices.byte().is_multiple_of(4);
     let mut given = choices.values(subspaces * codewords);
     if tame {
         let wild = |x: &&mut f32| !x.is_finite() || x.abs() > 1e30;
