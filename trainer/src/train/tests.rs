@@ -19,6 +19,18 @@ struct World {
     validation: Questions,
 }
 
+impl World {
+    fn lessons(&self) -> Lessons<'_> {
+        Lessons {
+            corpus: &self.corpus,
+            queries: &self.queries,
+            pairs: &self.pairs,
+            validation: &self.validation,
+            texts: None,
+        }
+    }
+}
+
 fn world() -> World {
     let mut random = Random::new(5, "world", 0);
     let (mut keys, mut queries) = (Vec::new(), Vec::new());
@@ -86,13 +98,7 @@ fn train_in(
     stop_after: Option<usize>,
 ) -> Result<Outcome> {
     let run = Run::open(dir, &toml::to_string(config).unwrap())?;
-    let lessons = Lessons {
-        corpus: &world.corpus,
-        queries: &world.queries,
-        pairs: &world.pairs,
-        validation: &world.validation,
-        texts: None,
-    };
+    let lessons = world.lessons();
     let stop = AtomicBool::new(false);
     let mut watch = StopAfter {
         steps: stop_after.unwrap_or(usize::MAX),
@@ -258,13 +264,7 @@ fn a_replica_that_has_drifted_is_named() {
     };
     let dir = tempfile::tempdir().unwrap();
     let run = Run::open(dir.path(), "").unwrap();
-    let lessons = Lessons {
-        corpus: &world.corpus,
-        queries: &world.queries,
-        pairs: &world.pairs,
-        validation: &world.validation,
-        texts: None,
-    };
+    let lessons = world.lessons();
     let stop = AtomicBool::new(false);
     let mut trainer = Trainer::new(&config, &lessons, &run, &stop).unwrap();
     let start = fresh(&trainer.start().unwrap());
