@@ -20,8 +20,8 @@ use std::time::Duration;
 /// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
 ///
 /// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). The methods
-/// pq and opq learn from the rows alone, without pairs, and run here; the others run `mopqdb-train`, found beside this program or on PATH, which
-/// takes more flags than are listed here: give them after `--`.
+/// pq and opq learn from the rows alone, without pairs, and run here; the others run `mopqdb-train`, found beside this
+/// program or on PATH, which takes more flags than are listed here: give them after `--`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
