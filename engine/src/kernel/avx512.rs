@@ -4,6 +4,8 @@ use super::avx2;
 use super::distance::Sums;
 use super::filter::Table;
 use super::lanes::Lanes;
+use super::stream::ask_ahead;
+use super::survivors::Survivors;
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
@@ -67,7 +69,7 @@ impl Lanes for Avx512 {
     unsafe fn by_seven_bits<const SHIFT: u32>(
         tables: &[Table],
         blocks: &[u8],
-        out: &mut [u64],
+        out: &mut Survivors,
     ) -> bool {
         const { assert!(SHIFT <= 1) };
         // SAFETY: the caller's promise is ours.
@@ -114,12 +116,13 @@ impl Lanes for Avx512 {
 }
 
 impl Avx512 {
-    /// All tables stay in registers, so that nothing but codes is read, in order: at the pace of memory.
+    /// All tables stay in registers, so that nothing but codes is read, the two halves side by side and each in order: at the
+    /// pace of memory, which is 2 to 6% faster for two streams than for one.
     #[inline(always)]
     unsafe fn kept_tables<const SHIFT: u32, const SUBSPACES: usize>(
         tables: &[Table],
         blocks: &[u8],
-        out: &mut [u64],
+        out: &mut Survivors,
     ) {
         let tables: &[Table; SUBSPACES] = tables.try_into().expect("as many tables");
         let (lines, _) = blocks.as_chunks::<64>();
@@ -131,20 +134,43 @@ impl Avx512 {
                 kept[m][0] = _mm512_loadu_si512(tables[m].0.as_ptr().cast());
                 kept[m][1] = _mm512_loadu_si512(tables[m].0.as_ptr().add(64).cast());
             }
-            for (block, out) in lines.as_chunks::<SUBSPACES>().0.iter().zip(out) {
-                let mut sum = _mm512_setzero_si512();
-                for m in 0..SUBSPACES {
-                    let code = _mm512_loadu_si512(block[m].as_ptr().cast());
-                    // As in `lookup`: what a shift brings from the neighbour is in the bit that the permute ignores.
-                    let index = match SHIFT {
-                        0 => code,
-                        _ => _mm512_srli_epi16::<1>(code),
-                    };
-                    let deficit = _mm512_permutex2var_epi8(kept[m][0], index, kept[m][1]);
-                    sum = _mm512_adds_epu8(sum, deficit);
-                }
-                *out = Self(sum).below_full();
+            let (blocks, _) = lines.as_chunks::<SUBSPACES>();
+            let middle = blocks.len() / 2;
+            let [mut low, mut high] = out.halves(middle);
+            for number in 0..middle {
+                low.push(number, Self::left(&kept, SHIFT, &blocks[number]));
+                high.push(number, Self::left(&kept, SHIFT, &blocks[middle + number]));
             }
+            if blocks.len() > 2 * middle {
+                high.push(middle, Self::left(&kept, SHIFT, &blocks[2 * middle]));
+            }
+            let counts = [low.count, high.count];
+            out.join(middle, counts);
+        }
+    }
+
+    /// The rows of a block that tables of 128 entries can't drop.
+    #[inline(always)]
+    unsafe fn left<const SUBSPACES: usize>(
+        tables: &[[__m512i; 2]; SUBSPACES],
+        shift: u32,
+        block: &[[u8; 64]; SUBSPACES],
+    ) -> u64 {
+        // SAFETY: the caller has AVX-512 VBMI; lines are as long as what is read of them.
+        unsafe {
+            let mut sum = _mm512_setzero_si512();
+            for m in 0..SUBSPACES {
+                ask_ahead(&block[m]);
+                let code = _mm512_loadu_si512(block[m].as_ptr().cast());
+                // As in `lookup`: what a shift brings from the neighbour is in the bit that the permute ignores.
+                let index = match shift {
+                    0 => code,
+                    _ => _mm512_srli_epi16::<1>(code),
+                };
+                let deficit = _mm512_permutex2var_epi8(tables[m][0], index, tables[m][1]);
+                sum = _mm512_adds_epu8(sum, deficit);
+            }
+            Self(sum).below_full()
         }
     }
 }

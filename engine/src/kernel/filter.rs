@@ -18,6 +18,10 @@
 //! 1/254, and quotients are scaled by 1 - 2^-40 so that `floor` never rounds up over an integer; `e` is doubled
 //! to cover the f64 error of `sum top_m - t` (at most (M + 2) 2^-53 of magnitudes that `e` counts 2^-24 of).
 //!
+//! For ordinary numbers the quotients are computed in f32, which takes a third of the time: subtraction, product and the
+//! rounding of `1 / d` each add at most 2^-24 of the quotient (a difference of f32 does not underflow, and a product that
+//! does is far below 1), for which they are scaled by 1 - 2^-20.
+//!
 //! # Levels
 //! A deficit table with fewer entries is cheaper to look up where registers are small: at level `b` codes are
 //! looked up by their upper `b` bits, in a table of the least deficit of each group, which keeps the bound. The
@@ -26,7 +30,8 @@
 use super::block::{Bits, Entries, ROWS_PER_BLOCK};
 use super::lanes::Lanes;
 use super::level::Kernel;
-use super::stream::touch;
+use super::stream::{ask_ahead, touch};
+use super::survivors::Survivors;
 
 /// What a filter can say about rows at a given score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,8 @@ pub(crate) struct Filter {
     width: u32,
     tops: Vec<f32>,
     sum_of_tops: f64,
+    /// `A`, and twice `e`.
+    magnitudes: f64,
     error: f64,
     /// `R` of the last aim.
     range: f64,
@@ -89,6 +96,7 @@ impl Filter {
             width: width.max(4),
             tops,
             sum_of_tops,
+            magnitudes,
             error: 2.0 * magnitudes * rounding / (1.0 - rounding),
             range: f64::INFINITY,
             exact: vec![Table([0; 256]); tables],
@@ -114,15 +122,27 @@ impl Filter {
         }
         // A range of 0 still drops whatever has a deficit: the least d makes it 255.
         let inverse = 254.0 / range.max(1e-280) * (1.0 - (-40f64).exp2());
+        let coarse = self.coarse(inverse);
         for (m, deficits) in self.exact[..self.subspaces].iter_mut().enumerate() {
             let (used, unused) = deficits.0.split_at_mut(codewords);
             let entries = &table.subspace(m)[..codewords];
-            self.kernel
-                .deficits(entries, f64::from(self.tops[m]), inverse, used);
+            match coarse {
+                Some(inverse) => self
+                    .kernel
+                    .coarse_deficits(entries, self.tops[m], inverse, used),
+                None => self.kernel.deficits(entries, self.tops[m], inverse, used),
+            }
             unused.fill(255);
         }
         self.group();
         Verdict::Some
+    }
+
+    /// The inverse by which quotients may be computed in f32, with room for their rounding; none where something could
+    /// overflow or vanish.
+    fn coarse(&self, inverse: f64) -> Option<f32> {
+        let ordinary = self.magnitudes < 1e37 && (1e-30..1e30).contains(&inverse);
+        ordinary.then_some((inverse * (1.0 - (-20f64).exp2())) as f32)
     }
 
     /// The levels that it can have, the cheapest first; at the last nothing is lost.
@@ -174,16 +194,16 @@ impl Filter {
     }
 }
 
-/// For each block, the rows that the filter can't drop.
+/// The rows of whole blocks that the filter can't drop.
 ///
-/// Codes are read in the order in which they lie in memory, whatever the order of the look-ups: CPUs fetch ahead what is
-/// read in order, and a scan that strides gets half of the memory's bandwidth or less, with or without prefetches of
-/// its own.
+/// Codes are read in the order in which they lie in memory, or in two such streams, whatever the order of the look-ups: CPUs
+/// fetch ahead what is read in order, and a scan that strides gets half of the memory's bandwidth or less, with or without
+/// prefetches of its own. In order, prefetches that go further than the CPU's own help beyond L3 (`stream`).
 ///
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
     // SAFETY: the caller's promise is ours. Constants let the compiler lay each level out on its own.
     unsafe {
         match (filter.bits, filter.width, filter.level) {
@@ -193,17 +213,17 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
             (_, 8, 6) => eight_bit::<V, 6, 2, 2>(filter, blocks, out),
             (_, 8, 7) => {
                 if !V::by_seven_bits::<1>(filter.tables(), blocks, out) {
-                    each::<V, 7, 1>(filter.tables(), blocks, out);
+                    each::<V, 7, 1>(filter.tables(), blocks, 0, out);
                 }
             }
             (_, 8, _) if V::LARGE_TABLES => in_pairs::<V>(filter, blocks, out),
-            (_, 8, _) => each::<V, 8, 0>(filter.tables(), blocks, out),
+            (_, 8, _) => each::<V, 8, 0>(filter.tables(), blocks, 0, out),
             (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
             (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
             (_, 7, 6) => eight_bit::<V, 6, 1, 2>(filter, blocks, out),
             (_, 7, _) => {
                 if !V::by_seven_bits::<0>(filter.tables(), blocks, out) {
-                    each::<V, 7, 0>(filter.tables(), blocks, out);
+                    each::<V, 7, 0>(filter.tables(), blocks, 0, out);
                 }
             }
             (_, 6, _) => eight_bit::<V, 6, 0, 2>(filter, blocks, out),
@@ -212,7 +232,7 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
     }
 }
 
-/// One block after another, each with all tables.
+/// One block after another, each with all tables; the first has this number.
 ///
 /// # Safety
 /// As for [`Lanes`].
@@ -220,28 +240,31 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
 unsafe fn each<V: Lanes, const BITS: u32, const SHIFT: u32>(
     tables: &[Table],
     blocks: &[u8],
-    out: &mut [u64],
+    first: usize,
+    out: &mut Survivors,
 ) {
     let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
-    for (block, out) in lines.chunks_exact(tables.len()).zip(out) {
+    for (number, block) in (first..).zip(lines.chunks_exact(tables.len())) {
         // SAFETY: the caller's promise is ours.
         unsafe {
             let mut sum = V::zero();
             for (table, line) in tables.iter().zip(block) {
+                ask_ahead(line);
                 sum = sum.add(V::lookup(&table.0, V::load(line), BITS, SHIFT));
             }
-            *out = sum.below_full();
+            out.push(number, sum.below_full());
         }
     }
 }
 
 /// Two blocks at once share the loading of a table of 256 entries: four registers, each as large as a line of codes, so that
-/// loads would set the pace. The usual numbers of subspaces are constants.
+/// loads would set the pace. One is of the first half of all, one of the second: two streams of reading are faster than one.
+/// The usual numbers of subspaces are constants.
 ///
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-unsafe fn in_pairs<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+unsafe fn in_pairs<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
     // SAFETY: the caller's promise is ours.
     unsafe {
         match filter.tables().len() {
@@ -256,17 +279,19 @@ unsafe fn in_pairs<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-unsafe fn pairs_of<V: Lanes, const TABLES: usize>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+unsafe fn pairs_of<V: Lanes, const TABLES: usize>(
+    filter: &Filter,
+    blocks: &[u8],
+    out: &mut Survivors,
+) {
     let tables: &[Table; TABLES] = filter.tables().try_into().expect("so many");
-    let (pairs, last) = blocks
-        .as_chunks::<ROWS_PER_BLOCK>()
-        .0
-        .as_chunks::<TABLES>()
-        .0
-        .as_chunks::<2>();
-    let (outs, last_out) = out.as_chunks_mut::<2>();
-    for (pair, out) in pairs.iter().zip(outs) {
-        touch(pair.as_flattened().as_flattened());
+    let (blocks, _) = blocks.as_chunks::<ROWS_PER_BLOCK>().0.as_chunks::<TABLES>();
+    let middle = blocks.len() / 2;
+    let (low, high) = blocks.split_at(middle);
+    let mut halves = out.halves(middle);
+    for (number, pair) in low.iter().zip(high).enumerate() {
+        let pair = [pair.0, pair.1];
+        pair.iter().for_each(|block| touch(block.as_flattened()));
         // SAFETY: the caller's promise is ours.
         unsafe {
             let mut sums = [V::zero(); 2];
@@ -275,11 +300,16 @@ unsafe fn pairs_of<V: Lanes, const TABLES: usize>(filter: &Filter, blocks: &[u8]
                     *sum = sum.add(V::lookup(&tables[m].0, V::load(&block[m]), 8, 0));
                 }
             }
-            *out = [sums[0].below_full(), sums[1].below_full()];
+            for (half, sum) in halves.iter_mut().zip(sums) {
+                half.push(number, sum.below_full());
+            }
         }
     }
+    let counts = halves.map(|half| half.count);
+    out.join(middle, counts);
+    let last = high[middle..].as_flattened().as_flattened();
     // SAFETY: the caller's promise is ours.
-    unsafe { each::<V, 8, 0>(tables, last.as_flattened().as_flattened(), last_out) };
+    unsafe { each::<V, 8, 0>(tables, last, 2 * middle, out) };
 }
 
 /// `GROUP` blocks at once share the reading of a table.
@@ -290,12 +320,12 @@ unsafe fn pairs_of<V: Lanes, const TABLES: usize>(filter: &Filter, blocks: &[u8]
 unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: usize>(
     filter: &Filter,
     blocks: &[u8],
-    out: &mut [u64],
+    out: &mut Survivors,
 ) {
     let block_bytes = filter.block_bytes();
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
-    let mut outs = out.chunks_exact_mut(GROUP);
-    for (group, out) in (&mut groups).zip(&mut outs) {
+    let mut first = 0;
+    for group in &mut groups {
         touch(group);
         // SAFETY: the caller's promise is ours.
         unsafe {
@@ -306,26 +336,27 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
                     *sum = sum.add(V::lookup(&table.0, V::load(lanes(group, at)), BITS, SHIFT));
                 }
             }
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = sum.below_full();
+            for (g, sum) in sums.into_iter().enumerate() {
+                out.push(first + g, sum.below_full());
             }
         }
+        first += GROUP;
     }
     // SAFETY: the caller's promise is ours.
-    unsafe { each::<V, BITS, SHIFT>(filter.tables(), groups.remainder(), outs.into_remainder()) };
+    unsafe { each::<V, BITS, SHIFT>(filter.tables(), groups.remainder(), first, out) };
 }
 
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
     const GROUP: usize = 4;
     let block_bytes = filter.block_bytes();
     let (pairs, _) = filter.tables().as_chunks::<2>();
     let rows = |table: &Table| -> [u8; 16] { table.0[..16].try_into().expect("16 long") };
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
-    let mut outs = out.chunks_exact_mut(GROUP);
-    for (group, out) in (&mut groups).zip(&mut outs) {
+    let mut first = 0;
+    for group in &mut groups {
         touch(group);
         // SAFETY: the caller's promise is ours.
         unsafe {
@@ -340,16 +371,13 @@ unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
                         .add(V::shuffle(&odd, code.nibble(4)));
                 }
             }
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = sum.below_full();
+            for (g, sum) in sums.into_iter().enumerate() {
+                out.push(first + g, sum.below_full());
             }
         }
+        first += GROUP;
     }
-    for (block, out) in groups
-        .remainder()
-        .chunks_exact(block_bytes)
-        .zip(outs.into_remainder())
-    {
+    for (number, block) in (first..).zip(groups.remainder().chunks_exact(block_bytes)) {
         // SAFETY: the caller's promise is ours.
         unsafe {
             let mut sum = V::zero();
@@ -359,7 +387,7 @@ unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
                     .add(V::shuffle(&rows(even), code.nibble(0)))
                     .add(V::shuffle(&rows(odd), code.nibble(4)));
             }
-            *out = sum.below_full();
+            out.push(number, sum.below_full());
         }
     }
 }

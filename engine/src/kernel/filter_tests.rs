@@ -5,6 +5,7 @@ use super::filter::{Filter, Verdict, survivors};
 use super::lanes::Lanes;
 use super::portable::Portable;
 use super::random::Random;
+use super::survivors::Survivors;
 use super::{Kernel, adc};
 
 /// AVX-512 VBMI as its manual describes it, in plain code: the same overrides as the real one, so that only the
@@ -202,9 +203,11 @@ impl Case {
                         self.name
                     );
                 }
-                let mut masks = vec![0; count];
+                let mut found = Survivors::default();
+                found.clear(count);
                 // SAFETY: these lanes need no features.
-                unsafe { survivors::<Emulated>(&filter, &self.blocks, &mut masks) };
+                unsafe { survivors::<Emulated>(&filter, &self.blocks, &mut found) };
+                let masks = found.masks(count);
                 for (row, &s) in scores.iter().enumerate() {
                     let kept = masks[row / 64] >> (row % 64) & 1 == 1;
                     assert!(
@@ -215,13 +218,13 @@ impl Case {
                         self.codewords
                     );
                 }
-                let mut others = vec![1; count];
+                found.clear(count);
                 // SAFETY: as above.
-                unsafe { survivors::<Portable>(&filter, &self.blocks, &mut others) };
-                assert_eq!(masks, others, "{} portable", self.name);
+                unsafe { survivors::<Portable>(&filter, &self.blocks, &mut found) };
+                assert_eq!(masks, found.masks(count), "{} portable", self.name);
                 for kernel in Kernel::available() {
-                    let mut others = vec![2; count];
-                    kernel.survivors(&filter, &self.blocks, &mut others);
+                    kernel.survivors(&filter, &self.blocks, &mut found);
+                    let others = found.masks(count);
                     assert_eq!(masks, others, "{} {kernel:?} level {level}", self.name);
                 }
             }
@@ -297,9 +300,9 @@ fn the_filter_drops_most_rows_of_ordinary_data() {
     let kernel = Kernel::detect().unwrap();
     let mut filter = Filter::new(kernel, case.entries(), 256);
     filter.aim(case.entries(), 256, scores[9]);
-    let mut masks = vec![0; 11];
-    kernel.survivors(&filter, &case.blocks, &mut masks);
-    let kept: u32 = masks.iter().map(|m| m.count_ones()).sum();
+    let mut survivors = Survivors::default();
+    kernel.survivors(&filter, &case.blocks, &mut survivors);
+    let kept = survivors.len();
     assert!(
         (10..40).contains(&kept),
         "{kept} rows are left for the 10 best"

@@ -1,6 +1,7 @@
 //! The few operations that the integer scan needs, on 64 lanes of a byte; each instruction set provides them.
 
 use super::filter::Table;
+use super::survivors::Survivors;
 
 /// 64 unsigned bytes.
 ///
@@ -33,7 +34,7 @@ pub(super) trait Lanes: Copy {
     /// The survivors of whole blocks by tables of 128 entries, `table[code >> SHIFT]`, if this instruction set has a way of
     /// its own for so many tables. Returns whether it has.
     #[inline(always)]
-    unsafe fn by_seven_bits<const SHIFT: u32>(_: &[Table], _: &[u8], _: &mut [u64]) -> bool {
+    unsafe fn by_seven_bits<const SHIFT: u32>(_: &[Table], _: &[u8], _: &mut Survivors) -> bool {
         false
     }
 

@@ -11,7 +11,8 @@ use super::columns::Columns;
 use super::distance::Plain;
 use super::filter::Filter;
 use super::portable::Portable;
-use super::{adc, deficits, distance, filter, float, portable, scalar, set_bits, stream};
+use super::survivors::Survivors;
+use super::{adc, deficits, distance, filter, float, portable, scalar, stream};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use std::fmt;
@@ -342,18 +343,19 @@ impl Kernel {
         adc::score(table, block, row)
     }
 
-    /// For each block, the rows that the filter can't drop.
-    pub(crate) fn survivors(self, filter: &Filter, blocks: &[u8], out: &mut [u64]) {
-        assert_eq!(blocks.len(), out.len() * filter.block_bytes());
+    /// The rows of whole blocks that the filter can't drop.
+    pub(crate) fn survivors(self, filter: &Filter, blocks: &[u8], out: &mut Survivors) {
+        assert!(blocks.len().is_multiple_of(filter.block_bytes()));
+        out.clear(blocks.len() / filter.block_bytes());
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma")]
-        fn avx2(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+        fn avx2(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
             // SAFETY: this function is compiled for AVX2.
             unsafe { filter::survivors::<Avx2>(filter, blocks, out) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
-        fn avx512(filter: &Filter, blocks: &[u8], out: &mut [u64]) {
+        fn avx512(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
             // SAFETY: this function is compiled for AVX-512 VBMI.
             unsafe { filter::survivors::<Avx512>(filter, blocks, out) }
         }
@@ -377,20 +379,18 @@ impl Kernel {
     }
 
     /// `floor((top - entry) * inverse)` of each entry, at most 255. No entry is above the top.
-    pub(super) fn deficits(self, entries: &[f32], top: f64, inverse: f64, out: &mut [u8]) {
-        by_level!(self, deficits::deficits, deficits::deficits, (entries: &[f32], top: f64, inverse: f64, out: &mut [u8]))
+    pub(super) fn deficits(self, entries: &[f32], top: f32, inverse: f64, out: &mut [u8]) {
+        by_level!(self, deficits::deficits, deficits::deficits, (entries: &[f32], top: f32, inverse: f64, out: &mut [u8]))
+    }
+
+    /// The same in f32, each operation rounded; `top` less any entry is finite.
+    pub(super) fn coarse_deficits(self, entries: &[f32], top: f32, inverse: f32, out: &mut [u8]) {
+        by_level!(self, deficits::coarse, deficits::coarse, (entries: &[f32], top: f32, inverse: f32, out: &mut [u8]))
     }
 
     /// The least of each `size` neighbours, 2, 4, 8 or 16.
     pub(super) fn least(self, of: &[u8; 256], size: usize, out: &mut [u8; 256]) {
         by_level!(self, deficits::least, deficits::least, (of: &[u8; 256], size: usize, out: &mut [u8; 256]))
-    }
-
-    /// The numbers of the set bits, counted through all words, at the front of `rows`; returns how many there are.
-    /// Requires: a number for every bit fits into a u16, and into `rows`.
-    pub(crate) fn set_bits(self, words: &[u64], rows: &mut [u16]) -> usize {
-        assert!(words.len() <= rows.len() / 64 && words.len() <= 1 << 10);
-        by_level!(self, set_bits::set_bits, set_bits::set_bits, (words: &[u64], rows: &mut [u16]) -> usize)
     }
 
     /// The sum of all 64-bit words of as many whole 512 bytes as there are: reading memory and nothing else, which is

@@ -30,11 +30,12 @@ pub(crate) mod pool;
 mod portable;
 pub(crate) mod random;
 mod scalar;
-mod set_bits;
 mod stream;
+mod survivors;
 
 pub(crate) use block::Entries;
 pub use block::{Bits, ROWS_PER_BLOCK};
 pub(crate) use columns::Columns;
 pub(crate) use filter::{Filter, Verdict};
 pub use level::Kernel;
+pub(crate) use survivors::Survivors;

@@ -18,9 +18,30 @@ pub(super) fn sum_of_words(bytes: &[u8]) -> u64 {
 #[inline(always)]
 pub(super) fn touch<T: Copy>(values: &[T]) {
     for value in values.iter().step_by(64 / size_of::<T>()) {
+        ask_ahead(value);
         // SAFETY: a reference can be read; volatile, so that it is.
         unsafe { std::ptr::read_volatile(value) };
     }
+}
+
+/// How far ahead of the line that is read another one is asked for: as much as memory delivers while a tile's survivors are
+/// looked at, and over the end of a page, where CPUs by themselves stop. Measured on a Xeon, 80 MB of codes: 3.8 ms without,
+/// 3.2, 3.0 and 2.9 ms with 2, 4 and 8 KiB; beyond that, 8 MB of codes take longer.
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 8 << 10;
+
+/// Asks for the line that is [`AHEAD`] of this one. Other architectures are left to themselves.
+#[inline(always)]
+pub(super) fn ask_ahead<T>(line: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let ahead = std::ptr::from_ref(line).cast::<i8>().wrapping_add(AHEAD);
+        // SAFETY: any address may be asked for; one that is not ours is passed over.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 #[cfg(test)]

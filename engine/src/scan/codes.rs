@@ -8,8 +8,9 @@ use super::topk::{Found, SharedThreshold, merge};
 use crate::error::Result;
 use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
 
-/// Bytes of codes that a thread takes at a time, and those that every query meets before the next are read.
-const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes of codes that a thread takes at a time, and those that every query of several meets before the next are read. One
+/// query alone reads all of a chunk before it looks at what is left of it: each look keeps memory waiting.
+const CHUNK_BYTES: usize = 512 << 10;
 const TILE_BYTES: usize = 128 << 10;
 /// Blocks of a thread's first tile. Tiles grow with what has been seen, as thresholds come to rise more slowly.
 const FIRST_TILE: usize = 32;
@@ -17,7 +18,6 @@ const FIRST_TILE: usize = 32;
 /// What a thread has of each query.
 struct State<'a> {
     searches: Vec<Search<'a>>,
-    scratch: Scratch,
     /// Blocks that it has seen.
     seen: usize,
 }
@@ -62,7 +62,11 @@ fn pass(
         sources.iter().map(|s| shape.blocks(s.rows())),
         (CHUNK_BYTES / block_bytes).max(1),
     );
-    let most = (TILE_BYTES / block_bytes).clamp(1, MAX_TILE);
+    let tile_bytes = match starts.len() {
+        1 => CHUNK_BYTES,
+        _ => TILE_BYTES,
+    };
+    let most = (tile_bytes / block_bytes).clamp(1, MAX_TILE);
     let shared: Vec<_> = starts
         .iter()
         .map(|(_, from)| SharedThreshold::new(*from))
@@ -74,15 +78,11 @@ fn pass(
         lines * f64::from(scanner.kernel.costs().least()),
         || State {
             searches: starts.iter().map(|(search, _)| search.clone()).collect(),
-            scratch: Scratch::default(),
             seen: 0,
         },
         |state, chunk| {
-            let State {
-                searches,
-                scratch,
-                seen,
-            } = state;
+            let State { searches, seen } = state;
+            let mut scratch = Scratch::of_thread();
             let source = sources[chunk.source as usize];
             let bytes = blocks_of(source, chunk, block_bytes)?;
             for (search, shared) in searches.iter_mut().zip(&shared) {
@@ -98,7 +98,7 @@ fn pass(
                 if alive.any(first..end) {
                     searches
                         .iter_mut()
-                        .for_each(|search| search.tile(tile, first, alive, scratch));
+                        .for_each(|search| search.tile(tile, first, alive, &mut scratch));
                 }
                 *seen += end - first;
                 first = end;
@@ -106,6 +106,7 @@ fn pass(
             for (search, shared) in searches.iter().zip(&shared) {
                 shared.raise(search.top.threshold());
             }
+            scratch.put_back();
             Ok(())
         },
     )?;

@@ -2,11 +2,12 @@
 
 use super::source::Alive;
 use super::topk::TopK;
-use crate::kernel::{Filter, Kernel, Verdict};
+use crate::kernel::{Filter, Kernel, Survivors, Verdict};
 use crate::quantizer::{CodeShape, LookupTable, ROWS_PER_BLOCK};
+use std::cell::Cell;
 
 /// Most blocks that [`Search::tile`] takes.
-pub(super) const MAX_TILE: usize = 256;
+pub(super) const MAX_TILE: usize = 1024;
 const _: () = assert!(
     MAX_TILE * ROWS_PER_BLOCK <= 1 << 16,
     "a u16 counts its rows"
@@ -53,12 +54,28 @@ pub(super) struct Search<'a> {
     measured: (usize, usize),
 }
 
-/// What the searches of one thread write to, one after the other.
+/// What the searches of one thread write to, one after the other. A thread keeps it from scan to scan: allocating it anew
+/// would take longer than all else that a small scan does beside reading.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Of each block of a tile, the rows that the filter let through, and the same as numbers of rows.
-    masks: Vec<u64>,
-    survivors: Vec<u16>,
+    /// What the filter let through of a tile, and the same as numbers of rows.
+    survivors: Survivors,
+    rows: Vec<u16>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
+impl Scratch {
+    /// This thread's, which comes back to it by [`put_back`](Self::put_back); an empty one if it is lent already.
+    pub(super) fn of_thread() -> Self {
+        SCRATCH.take()
+    }
+
+    pub(super) fn put_back(self) {
+        SCRATCH.set(self);
+    }
 }
 
 impl<'a> Search<'a> {
@@ -103,7 +120,7 @@ impl<'a> Search<'a> {
             Verdict::Some => {}
         }
         if self.needs_plan() {
-            self.make_plan(bytes);
+            self.make_plan(bytes, scratch);
         }
         match self.plan {
             Plan::Filter { .. } => self.filter(bytes, first_block, alive, scratch),
@@ -154,7 +171,7 @@ impl<'a> Search<'a> {
     }
 
     /// Tries every level on a few blocks and takes what costs least.
-    fn make_plan(&mut self, bytes: &[u8]) {
+    fn make_plan(&mut self, bytes: &[u8], scratch: &mut Scratch) {
         let shape = self.table.shape();
         let (subspaces, costs) = (shape.subspaces() as f32, self.kernel.costs());
         let blocks = (bytes.len() / shape.block_bytes()).min(PLAN_BLOCKS);
@@ -173,11 +190,9 @@ impl<'a> Search<'a> {
                 continue;
             }
             self.filter.set_level(level);
-            let mut masks = [0; PLAN_BLOCKS];
             self.kernel
-                .survivors(&self.filter, bytes, &mut masks[..blocks]);
-            let survivors: u32 = masks.iter().map(|m| m.count_ones()).sum();
-            let expected = survivors as f32 / blocks as f32;
+                .survivors(&self.filter, bytes, &mut scratch.survivors);
+            let expected = scratch.survivors.len() as f32 / blocks as f32;
             let cost = lookups + expected * (costs.survivor.0 + subspaces * costs.survivor.1);
             // At the same cost the sharper one: it has room for data that is harder than the sample.
             if cost <= best.0 {
@@ -200,17 +215,15 @@ impl<'a> Search<'a> {
     ) {
         let blocks = bytes.len() / self.table.shape().block_bytes();
         self.measured.1 += blocks;
-        if scratch.masks.len() < blocks {
-            scratch.masks.resize(blocks, 0);
-            scratch.survivors.resize(blocks * ROWS_PER_BLOCK, 0);
+        let Scratch { survivors, rows } = scratch;
+        self.kernel.survivors(&self.filter, bytes, survivors);
+        if !alive.all(first_block..first_block + blocks) {
+            survivors.retain(|block| alive.of(first_block + block));
         }
-        let masks = &mut scratch.masks[..blocks];
-        self.kernel.survivors(&self.filter, bytes, masks);
-        alive.keep(first_block, masks);
-        let count = self.kernel.set_bits(masks, &mut scratch.survivors);
-        self.measured.0 += count;
-        self.scored += count;
-        self.rescore(bytes, first_block, &scratch.survivors[..count]);
+        survivors.rows(rows);
+        self.measured.0 += rows.len();
+        self.scored += rows.len();
+        self.rescore(bytes, first_block, rows);
     }
 
     /// Scores the survivors in f32. Several are scored before any is looked at, so that their sums overlap.

@@ -19,8 +19,9 @@ pub(super) struct Seeds<'a> {
 /// One block in so many is sampled, at most.
 const SPARSITY: usize = 16;
 
-/// Blocks of a sample that are looked at with one threshold. The first of them are all scored.
+/// Blocks of a sample that are looked at with one threshold. The first of them, which are all scored, are fewer.
 const TILE: usize = 16;
+const FIRST: usize = 4;
 
 /// Blocks evenly spread over all sources, one after another.
 struct Sample {
@@ -53,17 +54,19 @@ pub(super) fn seeds<'a>(
     let rank = (expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize;
     let block_bytes = tables[0].shape().block_bytes();
     let sample = Sample::new(sources, total, count, block_bytes)?;
-    let mut scratch = Scratch::default();
+    let mut scratch = Scratch::of_thread();
     let starts = tables.iter().map(|table| {
         let mut search = Search::new(kernel, table, rank.min(k));
         sample.offer(&mut search, block_bytes, &mut scratch);
         let score = search.again(k).unwrap_or(f32::NEG_INFINITY);
         (search, score)
     });
-    Ok(Seeds {
+    let seeds = Seeds {
         starts: starts.collect(),
         certain: rank >= k,
-    })
+    };
+    scratch.put_back();
+    Ok(seeds)
 }
 
 /// A start for the k best that takes any row.
@@ -104,9 +107,12 @@ impl Sample {
 
     fn offer(&self, search: &mut Search<'_>, block_bytes: usize, scratch: &mut Scratch) {
         let alive = Alive::new(Some(&self.live), self.live.len() * ROWS_PER_BLOCK);
-        let tiles = self.blocks.chunks(TILE * block_bytes);
-        for (first, tile) in (0..).step_by(TILE).zip(tiles) {
+        let mut first = 0;
+        while first < self.live.len() {
+            let end = (first + if first == 0 { FIRST } else { TILE }).min(self.live.len());
+            let tile = &self.blocks[first * block_bytes..end * block_bytes];
             search.tile(tile, first, alive, scratch);
+            first = end;
         }
     }
 }

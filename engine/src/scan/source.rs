@@ -127,14 +127,9 @@ impl<'a> Alive<'a> {
         self.words.map_or(present, |words| words[block] & present)
     }
 
-    /// Leaves those of some blocks, in order, in their masks.
-    pub(super) fn keep(&self, first_block: usize, masks: &mut [u64]) {
-        let whole = (first_block + masks.len()) * 64 <= self.rows;
-        if self.words.is_some() || !whole {
-            for (block, mask) in (first_block..).zip(masks) {
-                *mask &= self.of(block);
-            }
-        }
+    /// Whether all rows of these blocks are, and none is padding.
+    pub(super) fn all(&self, blocks: Range<usize>) -> bool {
+        self.words.is_none() && blocks.end * 64 <= self.rows
     }
 
     /// Whether any of these blocks' rows is alive.

@@ -72,10 +72,11 @@ pub(super) struct TopK {
 
 impl TopK {
     pub(super) fn new(k: usize) -> Self {
+        let full = full(k, 0);
         Self {
             k,
-            found: Vec::new(),
-            full: full(k, 0),
+            found: Vec::with_capacity(full.min(64)),
+            full,
             threshold: f32::NEG_INFINITY,
             source: 0,
             cutoff: f32::NEG_INFINITY,
