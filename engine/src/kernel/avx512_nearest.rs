@@ -1,11 +1,13 @@
-//! The choice of codewords with AVX-512: 32 registers hold the sums of eight rows, the best of each lane, and where it was.
+//! The choice of codewords with AVX-512: 32 registers hold the sums of six rows with two tiles of outputs, the best of each lane
+//! of a row, and where it was.
 
 use super::columns::{Columns, LANES};
 use super::float::transpose;
 use std::arch::x86_64::*;
 
-/// Rows that share each load of the matrix: eight sums are under way, as many as the latency of an addition wants.
-const ROWS: usize = 8;
+/// Rows that share each load of the matrix, as two tiles share each load of a row's value: twelve products for eight loads,
+/// of which a CPU does as many at a time; and more sums under way than the latency of an addition wants.
+const ROWS: usize = 6;
 
 /// As [`super::float::assign`].
 ///
@@ -64,20 +66,36 @@ unsafe fn best<const N: usize>(columns: &Columns, x: &[[f32; N]]) -> [(u8, f32);
     unsafe {
         let mut best = [_mm512_set1_ps(f32::NEG_INFINITY); N];
         let mut tiles = [_mm512_setzero_si512(); N];
-        for (tile, (offsets, values)) in columns.tiles().enumerate() {
-            let mut sums = [_mm512_loadu_ps(offsets.as_ptr()); N];
-            for (x, column) in x.iter().zip(values) {
-                let column = _mm512_loadu_ps(column.as_ptr());
+        let (offsets, inputs) = (&columns.offsets, columns.inputs);
+        let mut tile = 0;
+        while tile < offsets.len() {
+            // The last tile of an odd number is its own neighbour, which wins nothing.
+            let next = (tile + 1).min(offsets.len() - 1);
+            // No closures: they would not be compiled for these features.
+            let mut sums = [
+                [_mm512_loadu_ps(offsets[tile].as_ptr()); N],
+                [_mm512_loadu_ps(offsets[next].as_ptr()); N],
+            ];
+            let first = &columns.values[tile * inputs..][..inputs];
+            let second = &columns.values[next * inputs..][..inputs];
+            for ((x, first), second) in x.iter().zip(first).zip(second) {
+                let first = _mm512_loadu_ps(first.as_ptr());
+                let second = _mm512_loadu_ps(second.as_ptr());
                 for r in 0..N {
-                    sums[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r]), column, sums[r]);
+                    let x = _mm512_set1_ps(x[r]);
+                    sums[0][r] = _mm512_fmadd_ps(x, first, sums[0][r]);
+                    sums[1][r] = _mm512_fmadd_ps(x, second, sums[1][r]);
                 }
             }
-            let tile = _mm512_set1_epi32(tile as i32);
-            for r in 0..N {
-                let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(sums[r], best[r]);
-                best[r] = _mm512_mask_mov_ps(best[r], larger, sums[r]);
-                tiles[r] = _mm512_mask_mov_epi32(tiles[r], larger, tile);
+            for (t, tile) in [tile, next].into_iter().enumerate() {
+                let tile = _mm512_set1_epi32(tile as i32);
+                for r in 0..N {
+                    let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(sums[t][r], best[r]);
+                    best[r] = _mm512_mask_mov_ps(best[r], larger, sums[t][r]);
+                    tiles[r] = _mm512_mask_mov_epi32(tiles[r], larger, tile);
+                }
             }
+            tile += 2;
         }
         let mut results = [(0, 0.0); N];
         let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
