@@ -91,7 +91,8 @@ unsafe fn best<const N: usize>(columns: &Columns, x: &[[f32; N]]) -> [(u8, f32);
                 let tile = _mm512_set1_epi32(tile as i32);
                 for r in 0..N {
                     let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(sums[t][r], best[r]);
-                    best[r] = _mm512_mask_mov_ps(best[r], larger, sums[t][r]);
+                    // As the mask would choose, without waiting for it; of equals the second operand.
+                    best[r] = _mm512_max_ps(sums[t][r], best[r]);
                     tiles[r] = _mm512_mask_mov_epi32(tiles[r], larger, tile);
                 }
             }
