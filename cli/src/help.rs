@@ -9,7 +9,7 @@ Start:
   mopqdb rebuild my.db                        # re-encodes all rows, then switches
 
 Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage;
-3 corrupt data; 4 locked by another writer; 5 missing part (encoder library, trainer).";
+3 corrupt data; 4 locked by another process; 5 missing part (encoder library, trainer).";
 
 /// The page of a command: its name, and what `--help` prints.
 fn page(command: &clap::Command, name: &str) -> String {

@@ -18,7 +18,7 @@ mod key_index;
 mod layout;
 mod learn;
 mod live;
-mod lock;
+pub mod lock;
 mod log;
 mod maintenance;
 mod manifest;

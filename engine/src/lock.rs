@@ -1,4 +1,4 @@
-//! The lock files of a database: who writes, who prepares a rebuild.
+//! The lock files of a database: who writes, who prepares a rebuild; the trainer has one in the folder of each run.
 //!
 //! An OS file lock, freed by the kernel when its process ends, however it ends. The file's text is for people.
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Parser as _;
 use mopqdb_trainer::flags::Flags;
 use mopqdb_trainer::program::{Ending, run};
+use mopqdb_trainer::run::Busy;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -64,6 +65,9 @@ fn print(flags: &Flags, done: &serde_json::Value) {
 
 /// By what a caller can do: see the command line's page.
 fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.is::<Busy>() {
+        return 4;
+    }
     match error.downcast_ref::<mopqdb::Error>() {
         Some(mopqdb::Error::Corrupt(_)) => 3,
         Some(mopqdb::Error::Locked { .. }) => 4,

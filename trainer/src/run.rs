@@ -1,9 +1,12 @@
 //! The folder of a run: its configuration, its checkpoint, a line an epoch (`run.jsonl`) and a plot of them.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use mopqdb::lock::FileLock;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, write_whole};
@@ -30,23 +33,52 @@ pub struct EpochRecord {
     pub cpu_seconds: f64,
 }
 
-/// A folder on disk.
+/// A folder on disk, locked as long as this lives: two sessions at once would take each other's checkpoints for their own.
 #[derive(Debug, Clone)]
 pub struct Run {
     dir: PathBuf,
     config: String,
+    _lock: Arc<FileLock>,
 }
 
+/// Another process is at this very run.
+#[derive(Debug)]
+pub struct Busy {
+    dir: PathBuf,
+    holder: String,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dir, holder) = (self.dir.display(), &self.holder);
+        write!(
+            f,
+            "{dir}: this very run is being done by {holder}; wait for it, or stop it and run the same command again, \
+             which goes on from its last whole epoch"
+        )
+    }
+}
+
+impl std::error::Error for Busy {}
+
 impl Run {
-    /// Opens the folder, making it if it is not there. `config`, TOML, is what a checkpoint must have been written with.
+    /// Opens the folder, making it if it is not there; [`Busy`] if another process has it. `config`, TOML, is what a
+    /// checkpoint must have been written with.
     pub fn open(dir: &Path, config: &str) -> Result<Self> {
         fs::create_dir_all(dir)
             .with_context(|| format!("{}: making the folder of the run", dir.display()))?;
-        let run = Self {
+        let lock = match FileLock::acquire(&dir.join("LOCK")) {
+            Err(mopqdb::Error::Locked { holder, .. }) => {
+                let dir = dir.to_path_buf();
+                return Err(Busy { dir, holder }.into());
+            }
+            other => other?,
+        };
+        Ok(Self {
             dir: dir.to_path_buf(),
             config: config.to_owned(),
-        };
-        Ok(run)
+            _lock: Arc::new(lock),
+        })
     }
 
     /// Where it is.

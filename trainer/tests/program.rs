@@ -423,7 +423,7 @@ fn bert_weights(place: &Place) {
     .unwrap();
 }
 
-/// Ctrl-C (SIGINT) in the middle: a clean end, no model. (That a resumed run ends alike is tested in the library.)
+/// Ctrl-C (SIGINT) in the middle: a clean end, no model. Until then nobody else has the run's folder. (That a resumed run ends alike is tested in the library.)
 #[cfg(unix)]
 #[test]
 fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
@@ -433,7 +433,7 @@ fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
         &[
             "--json",
             "--epochs",
-            "400",
+            "40000",
             "--patience",
             "0",
             "--run",
@@ -461,6 +461,11 @@ fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
         .spawn()
         .unwrap();
     wait_for(&place.path("here/run.jsonl"));
+    // The same run beside it would write to the same files.
+    let second = place.train(&[&INPUTS[..], &["--run", "here"]].concat());
+    let said = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(4), "{said}");
+    assert!(said.contains(&format!("process {}", child.id())), "{said}");
     let signalled = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status()
