@@ -9,18 +9,20 @@ use crate::report::plot::{Plot, Scale, Series};
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The case that the front page shows.
 const SHOWN: &str = "wiki-384";
 
-/// Reads what was measured in `out` and rewrites its sections of `docs/comparison.md`, their plots, and the table in `README.md`
-/// if its case is among them. Cases that were not measured keep what they have.
+/// Keeps what was measured in `out` as `docs/measured`, and from all that is there rewrites the sections of
+/// `docs/comparison.md`, their plots, and the table in `README.md` if its case is among them.
 pub fn write(out: &Path, docs: &Path, readme: &Path) -> Result<()> {
     let page = docs.join("comparison.md");
     let plots = docs.join("plots");
     fs::create_dir_all(&plots)?;
-    for case in read_cases(out)? {
+    let measured = docs.join("measured");
+    keep(out, &measured)?;
+    for case in read_cases(&measured)? {
         fs::write(plots.join(format!("search-{}.svg", case.case)), plot(&case))?;
         let text = search(&case) + &lost(&case);
         markers::rewrite_or_add(&page, "search", &case.case, &text)?;
@@ -28,7 +30,7 @@ pub fn write(out: &Path, docs: &Path, readme: &Path) -> Result<()> {
             markers::rewrite(readme, "compare", &short(&case))?;
         }
     }
-    let whole = out.join("whole.json");
+    let whole = measured.join("whole.json");
     if whole.exists() {
         let job: WholeJob = serde_json::from_slice(&fs::read(whole)?)?;
         markers::rewrite(&page, "whole", &whole_job(&job))?;
@@ -36,16 +38,44 @@ pub fn write(out: &Path, docs: &Path, readme: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The cases that were run, real ones first, small ones first.
-fn read_cases(out: &Path) -> Result<Vec<Compared>> {
-    let mut cases: Vec<Compared> = Vec::new();
-    let folder = out.join("search");
-    for entry in fs::read_dir(&folder).into_iter().flatten() {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "json") {
-            let bytes = fs::read(&path)?;
-            cases.push(serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?);
+/// Keeps what was measured beside the pages, so that they can be written again where it was not measured.
+fn keep(out: &Path, measured: &Path) -> Result<()> {
+    let copy = |from: &Path, name: &str| -> Result<()> {
+        fs::create_dir_all(measured)?;
+        let to = measured.join(name);
+        fs::copy(from, &to).with_context(|| format!("{}: writing", to.display()))?;
+        Ok(())
+    };
+    for path in results(&out.join("search"), "")? {
+        let name = path.file_name().context("a file's name")?;
+        copy(&path, &format!("search-{}", name.to_string_lossy()))?;
+    }
+    let whole = out.join("whole.json");
+    match whole.exists() {
+        true => copy(&whole, "whole.json"),
+        false => Ok(()),
+    }
+}
+
+/// The JSON files of a folder whose names begin so; none if there is no such folder.
+fn results(folder: &Path, start: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(start) && name.ends_with(".json") {
+            found.push(entry.path());
         }
+    }
+    Ok(found)
+}
+
+/// The cases that were run, real ones first, small ones first.
+fn read_cases(measured: &Path) -> Result<Vec<Compared>> {
+    let mut cases: Vec<Compared> = Vec::new();
+    for path in results(measured, "search-")? {
+        let bytes = fs::read(&path)?;
+        cases.push(serde_json::from_slice(&bytes).with_context(|| path.display().to_string())?);
     }
     cases.retain(|case| !case.peers.is_empty());
     cases.sort_by_key(|case| {
@@ -462,6 +492,13 @@ mod tests {
         )
         .unwrap();
         write(&out, &docs, &readme).unwrap();
+        // Elsewhere, where nothing was measured, the pages come out the same.
+        let made = fs::read_to_string(&page).unwrap();
+        let blank = made.replace(".500", "").replace(".250", "");
+        assert_ne!(blank, made);
+        fs::write(&page, blank).unwrap();
+        write(&dir.path().join("nothing"), &docs, &readme).unwrap();
+        assert_eq!(fs::read_to_string(&page).unwrap(), made);
         let short = fs::read_to_string(&readme).unwrap();
         assert!(
             short.contains("| faiss_pq | 8 | .250 | 77.0 | 10.0 | yes |"),

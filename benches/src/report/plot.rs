@@ -56,6 +56,9 @@ const LEFT: f64 = 70.0;
 const TOP: f64 = 44.0;
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 300.0;
+/// Where the legend's words begin, and what a letter of them takes at most, on average.
+const LEGEND: f64 = LEFT + WIDTH + 36.0;
+const LETTER: f64 = 7.4;
 
 impl Plot<'_> {
     /// As a whole SVG file.
@@ -70,10 +73,14 @@ impl Plot<'_> {
         };
         let (bottom, right) = (TOP + HEIGHT, LEFT + WIDTH);
         let height = (bottom + 56.0).max(TOP + 22.0 * self.series.len() as f64 + 20.0);
+        let letters = self.series.iter().map(|s| s.name.chars().count()).max();
+        let width = (LEGEND + LETTER * letters.unwrap_or(0) as f64 + 12.0)
+            .ceil()
+            .max(780.0);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 780 {height}\" width=\"780\" height=\"{height}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
              font-family=\"sans-serif\" font-size=\"12\" role=\"img\">{STYLE}<title>{0}</title>\
-             <rect class=\"panel\" width=\"780\" height=\"{height}\" rx=\"8\"/>\
+             <rect class=\"panel\" width=\"{width}\" height=\"{height}\" rx=\"8\"/>\
              <text class=\"ink\" x=\"{LEFT}\" y=\"26\" font-size=\"15\">{0}</text>",
             escape(self.title)
         );
@@ -123,6 +130,11 @@ impl Plot<'_> {
         at: &dyn Fn((f64, f64)) -> (f64, f64),
     ) {
         let colour = COLOURS[n % COLOURS.len()];
+        // Where colours come round again, points are rings.
+        let paint = match n < COLOURS.len() {
+            true => format!("fill=\"{colour}\""),
+            false => format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\""),
+        };
         let points: Vec<(f64, f64)> = series.points.iter().map(|&p| at(p)).collect();
         let thick = if series.strong { 3.0 } else { 1.8 };
         let dashes = if series.dashed {
@@ -145,18 +157,17 @@ impl Plot<'_> {
         for (x, y) in points {
             let _ = write!(
                 svg,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" {paint}/>"
             );
         }
         let y = TOP + 10.0 + 22.0 * n as f64;
-        let x = LEFT + WIDTH + 24.0;
+        let x = LEGEND - 12.0;
         let weight = if series.strong { "bold" } else { "normal" };
         let _ = write!(
             svg,
-            "<circle cx=\"{x}\" cy=\"{}\" r=\"{radius}\" fill=\"{colour}\"/>\
-             <text class=\"ink\" x=\"{}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>",
+            "<circle cx=\"{x}\" cy=\"{}\" r=\"{radius}\" {paint}/>\
+             <text class=\"ink\" x=\"{LEGEND}\" y=\"{y}\" font-weight=\"{weight}\">{}</text>",
             y - 4.0,
-            x + 12.0,
             escape(&series.name)
         );
     }
@@ -288,6 +299,35 @@ mod tests {
             assert!((LEFT..=LEFT + WIDTH).contains(&x), "{x}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    #[test]
+    fn a_long_legend_has_room_and_no_two_series_look_alike() {
+        let named = |n: usize| Series {
+            name: format!("an index with a long name, number {n}"),
+            ..series(&[(n as f64, 1.0)])
+        };
+        let all: Vec<Series> = (1..=COLOURS.len() + 2).map(named).collect();
+        let svg = Plot {
+            title: "t",
+            x: "x",
+            y: "y",
+            x_scale: Scale::Linear,
+            y_scale: Scale::Linear,
+            series: &all,
+        }
+        .svg();
+        let width = svg.split(" width=\"").nth(1).unwrap();
+        let width: f64 = width.split('"').next().unwrap().parse().unwrap();
+        assert!(width > LEGEND + 7.0 * all[0].name.len() as f64);
+        let mut looks: Vec<&str> = svg
+            .split("<circle ")
+            .skip(1)
+            .map(|part| &part[part.find("fill").unwrap()..part.find("/>").unwrap()])
+            .collect();
+        looks.sort_unstable();
+        looks.dedup();
+        assert_eq!(looks.len(), all.len());
     }
 
     #[test]
