@@ -60,7 +60,7 @@ struct Flags {
     /// Only cases whose names begin so: quora-384, quora-128, clustered-1M, ...
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
-    /// Only peers whose names begin so.
+    /// Only peers whose names begin so; the others keep what this machine measured of them before.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
     /// Graphs and sqlite-vec to so many rows.
@@ -201,7 +201,9 @@ fn searches(flags: &Flags) -> Result<()> {
 fn run(flags: &Flags, programs: &Programs, case: &Case) -> Result<()> {
     let path = flags.out.join("search").join(format!("{}.json", case.name));
     fs::create_dir_all(path.parent().context("a folder")?)?;
-    search::run(case, programs, &flags.effort(), |compared| {
+    let before = fs::read(&path).ok();
+    let before = before.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    search::run(case, programs, &flags.effort(), before, |compared| {
         save(&path, compared)
     })?;
     // Gigabytes, and quickly made again.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 
 /// A machine at a time.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPU's name.
     pub cpu: String,

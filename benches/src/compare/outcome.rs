@@ -29,6 +29,15 @@ pub struct Compared {
     pub missing: Vec<Missing>,
 }
 
+impl Compared {
+    /// Whether rows of the other can stand beside rows of this one: the same work, measured as thoroughly, on the same machine.
+    pub fn alike(&self, other: &Self) -> bool {
+        let work = |c: &Self| (c.case.clone(), c.rows, c.dim, c.queries);
+        let effort = |c: &Self| (c.repeats, c.seconds, c.quick);
+        work(self) == work(other) && effort(self) == effort(other) && self.machine == other.machine
+    }
+}
+
 /// A peer that was not measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Missing {

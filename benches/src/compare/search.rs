@@ -32,11 +32,13 @@ pub struct Effort {
     pub quick: bool,
 }
 
-/// Measures all peers on a case; `save` is called after each.
+/// Measures all peers on a case; `save` is called after each. If only some are asked for, the others are as they were in
+/// `before`, a run on the same machine.
 pub fn run(
     case: &Case,
     programs: &Programs,
     effort: &Effort,
+    before: Option<Compared>,
     mut save: impl FnMut(&Compared) -> Result<()>,
 ) -> Result<Compared> {
     let mut compared = Compared {
@@ -66,6 +68,12 @@ pub fn run(
                 .iter()
                 .any(|only| peer.starts_with(only.as_str()))
     };
+    if let Some(before) = before.filter(|before| before.alike(&compared)) {
+        let kept = before.peers.into_iter();
+        compared.peers.extend(kept.filter(|m| !wanted(&m.peer)));
+        let kept = before.missing.into_iter();
+        compared.missing.extend(kept.filter(|m| !wanted(&m.name)));
+    }
     let mut abouts: Vec<(&str, About)> = Vec::new();
     for peer in peers.into_iter().filter(|peer| wanted(peer)) {
         match programs.peer(peer, &["about"]) {
@@ -98,7 +106,7 @@ pub fn run(
         }
     }
     if !small {
-        for peer in graphs {
+        for peer in graphs.filter(|peer| wanted(peer)) {
             let why = format!(
                 "graphs and sqlite-vec are run to {} rows only",
                 effort.graph_rows

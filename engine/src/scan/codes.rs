@@ -28,8 +28,41 @@ pub(super) fn scan(
     tables: &[LookupTable],
     k: usize,
 ) -> Result<Vec<Vec<Found>>> {
+    let shape = tables[0].shape();
+    let blocks = sources.iter().map(|source| shape.blocks(source.rows()));
+    let bytes = blocks.sum::<usize>() * shape.block_bytes();
+    let lines = (bytes / ROWS_PER_BLOCK * tables.len()) as f64;
+    let threads = scanner.threads_for(lines * f64::from(scanner.kernel.costs().least()));
+    // Threads share the queries, and sampling with them, if there are enough of them; else they share the codes, of which few
+    // can't be shared evenly.
+    let own = match bytes >= threads * 4 * CHUNK_BYTES {
+        true => scanner.own_queries,
+        false => scanner.own_queries / 16,
+    };
+    if threads == 1 || tables.len() < threads.saturating_mul(own.max(1)) {
+        return best(scanner, sources, tables, k, threads);
+    }
+    let parts = tables.chunks(tables.len().div_ceil(threads));
+    let parts: Vec<_> = parts.enumerate().collect();
+    let done = scanner.sweep(&parts, threads, Vec::new, |done, &(number, tables)| {
+        done.push((number, best(scanner, sources, tables, k, 1)?));
+        Ok(())
+    })?;
+    let mut done: Vec<_> = done.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(number, _)| *number);
+    Ok(done.into_iter().flat_map(|(_, found)| found).collect())
+}
+
+/// Some tables over all codes, which so many threads share.
+fn best(
+    scanner: &Scanner,
+    sources: &[&dyn BlockSource],
+    tables: &[LookupTable],
+    k: usize,
+    threads: usize,
+) -> Result<Vec<Vec<Found>>> {
     let seeds = seeds(scanner.kernel, sources, tables, k)?;
-    let mut found = pass(scanner, sources, &seeds.starts, k)?;
+    let mut found = pass(scanner, sources, &seeds.starts, k, threads)?;
     if seeds.certain {
         return Ok(found);
     }
@@ -42,7 +75,8 @@ pub(super) fn scan(
             .iter()
             .map(|&q| from_nothing(scanner.kernel, &tables[q], k))
             .collect();
-        for (q, rows) in again.into_iter().zip(pass(scanner, sources, &starts, k)?) {
+        let rows = pass(scanner, sources, &starts, k, threads)?;
+        for (q, rows) in again.into_iter().zip(rows) {
             found[q] = rows;
         }
     }
@@ -55,13 +89,17 @@ fn pass(
     sources: &[&dyn BlockSource],
     starts: &[(Search<'_>, f32)],
     k: usize,
+    threads: usize,
 ) -> Result<Vec<Vec<Found>>> {
     let shape = starts[0].0.shape();
     let block_bytes = shape.block_bytes();
-    let chunks = chunks(
-        sources.iter().map(|s| shape.blocks(s.rows())),
-        (CHUNK_BYTES / block_bytes).max(1),
-    );
+    let sizes = sources.iter().map(|s| shape.blocks(s.rows()));
+    let blocks = match threads {
+        1 => CHUNK_BYTES / block_bytes,
+        // Small enough to be shared evenly.
+        _ => (CHUNK_BYTES / block_bytes).min(sizes.clone().sum::<usize>() / (4 * threads)),
+    };
+    let chunks = chunks(sizes, blocks.max(1));
     let tile_bytes = match starts.len() {
         1 => CHUNK_BYTES,
         _ => TILE_BYTES,
@@ -71,11 +109,9 @@ fn pass(
         .iter()
         .map(|(_, from)| SharedThreshold::new(*from))
         .collect();
-    let blocks: usize = chunks.iter().map(|chunk| chunk.range.len()).sum();
-    let lines = (blocks * block_bytes / ROWS_PER_BLOCK * starts.len()) as f64;
     let states = scanner.sweep(
         &chunks,
-        lines * f64::from(scanner.kernel.costs().least()),
+        threads,
         || State {
             searches: starts.iter().map(|(search, _)| search.clone()).collect(),
             seen: 0,

@@ -12,8 +12,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Less work is not worth waking a thread for and waiting for it, which take tens of microseconds.
-const SHARE: f64 = 60_000.0;
+/// Less work is not worth waking a thread for and waiting for it, which take some 50 microseconds each on virtual machines.
+const SHARE: f64 = 200_000.0;
+
+/// So many queries of its own make up for a thread's reading all codes by itself: each part of them is looked at by all of these
+/// while it is in cache.
+const OWN_QUERIES: usize = 16;
 
 /// Scans sources on a kernel with a pool of persistent threads. Share one; `scan` may be called from many
 /// threads at once.
@@ -23,6 +27,8 @@ pub struct Scanner {
     pub(super) pool: Pool,
     /// CPU cycles that a thread's share has at least.
     pub(super) share: f64,
+    /// Queries that a thread takes for itself, at least, where there are codes enough to share instead.
+    pub(super) own_queries: usize,
 }
 
 impl Scanner {
@@ -42,6 +48,7 @@ impl Scanner {
             kernel,
             pool: Pool::new(threads),
             share: SHARE,
+            own_queries: OWN_QUERIES,
         }
     }
 
@@ -119,25 +126,28 @@ impl Scanner {
         vectors::scan(self, sources, queries, metric, k)
     }
 
-    /// Shares chunks out among threads, in ascending order for each; returns every thread's state. `cycles` is about what
-    /// all of them take.
-    pub(super) fn sweep<S: Send>(
+    /// Threads, at least one, that are worth having for what takes about so many CPU cycles.
+    pub(super) fn threads_for(&self, cycles: f64) -> usize {
+        ((cycles / self.share) as usize).clamp(1, self.threads())
+    }
+
+    /// Shares parts out among threads, in ascending order for each; returns every thread's state.
+    pub(super) fn sweep<P: Sync, S: Send>(
         &self,
-        chunks: &[Chunk],
-        cycles: f64,
+        parts: &[P],
+        threads: usize,
         new: impl Fn() -> S + Sync,
-        work: impl Fn(&mut S, &Chunk) -> Result<()> + Sync,
+        work: impl Fn(&mut S, &P) -> Result<()> + Sync,
     ) -> Result<Vec<S>> {
         let states = Mutex::new(Vec::new());
         let failure = Mutex::new(None);
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let threads = chunks.len().min((cycles / self.share) as usize);
-        self.pool.run(threads, &|| {
+        self.pool.run(threads.min(parts.len()), &|| {
             let mut state = None;
             while !failed.load(Ordering::SeqCst)
-                && let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::SeqCst))
+                && let Some(part) = parts.get(next.fetch_add(1, Ordering::SeqCst))
             {
-                if let Err(error) = work(state.get_or_insert_with(&new), chunk) {
+                if let Err(error) = work(state.get_or_insert_with(&new), part) {
                     failed.store(true, Ordering::SeqCst);
                     lock(&failure).get_or_insert(error);
                 }

@@ -96,9 +96,10 @@ fn scanners() -> Vec<Scanner> {
     Kernel::available()
         .into_iter()
         .flat_map(|kernel| {
-            [1, 3].map(|threads| Scanner {
-                // However little there is to do.
+            // However little there is to do; threads share codes, or queries.
+            [(1, 0), (3, usize::MAX), (3, 0)].map(|(threads, own_queries)| Scanner {
                 share: 1.0,
+                own_queries,
                 ..Scanner::with_kernel(kernel, threads)
             })
         })

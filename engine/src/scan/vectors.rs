@@ -36,7 +36,7 @@ pub(super) fn scan(
     let rows: usize = chunks.iter().map(|chunk| chunk.range.len()).sum();
     let states = scanner.sweep(
         &chunks,
-        (rows * dim * count) as f64 * CYCLES,
+        scanner.threads_for((rows * dim * count) as f64 * CYCLES),
         || State {
             tops: (0..count).map(|_| TopK::new(k)).collect(),
             scores: vec![0.0; 64 * count],
