@@ -137,3 +137,39 @@ pub struct Whole {
     /// Recall@10 of the true keys.
     pub recall_true: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_another_machine_or_effort_do_not_stand_beside_these() {
+        let one = Compared {
+            case: "c".into(),
+            what: String::new(),
+            rows: 10,
+            dim: 2,
+            queries: 5,
+            repeats: 3,
+            seconds: 0.5,
+            quick: false,
+            machine: Default::default(),
+            peers: Vec::new(),
+            missing: Vec::new(),
+        };
+        assert!(one.alike(&one.clone()));
+        let mut other = one.clone();
+        other.machine.cpu = "another".into();
+        let longer = Compared {
+            seconds: 1.0,
+            ..one.clone()
+        };
+        let larger = Compared {
+            rows: 11,
+            ..one.clone()
+        };
+        for different in [other, longer, larger] {
+            assert!(!one.alike(&different), "{different:?}");
+        }
+    }
+}
