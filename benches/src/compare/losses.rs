@@ -12,7 +12,7 @@ struct Column {
     least: f64,
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 9] = [
     Column {
         name: "queries one at a time",
         value: |m| Some(m.one),
@@ -21,6 +21,16 @@ const COLUMNS: [Column; 7] = [
     Column {
         name: "queries in batches",
         value: |m| Some(m.batch),
+        least: 1.1,
+    },
+    Column {
+        name: "queries one at a time on two threads",
+        value: |m| m.one_two,
+        least: 1.1,
+    },
+    Column {
+        name: "queries in batches on two threads",
+        value: |m| m.batch_two,
         least: 1.1,
     },
     Column {
@@ -159,13 +169,17 @@ fn recall_reason(better: &[&Measured], champion: &Measured) -> &'static str {
 
 fn reason(column: &str, peer: &str) -> &'static str {
     match column {
-        "queries one at a time" | "queries in batches" => match peer {
+        "queries one at a time"
+        | "queries in batches"
+        | "queries one at a time on two threads"
+        | "queries in batches on two threads" => match peer {
             "usearch_hnsw" | "hnswlib_hnsw" => {
                 "A graph looks at some hundreds of rows where we scan all; it pays with whole vectors and links in memory."
             }
             "faiss_fastscan" => {
                 "Four-bit tables fit into registers on any CPU since SSSE3; 8-bit ones only with AVX-512 VBMI, and exact \
-                 scores take a second look at the survivors."
+                 scores take a second look at the survivors. On several threads ours share the scan of a batch alone: its queries are \
+                 projected, and the keys of its hits read, by one."
             }
             "scann_ah" => {
                 "ScaNN has four-bit tables in registers, and its tree skips most rows; we scan all."
@@ -256,8 +270,16 @@ pub(crate) mod tests {
             measured("faiss_fastscan", 0.4, 200.0),
             measured("faiss_pq", 0.5, 50.0),
         ];
+        let mut peers = peers;
+        peers[0].batch_two = Some(150.0);
+        peers[2].batch_two = Some(450.0);
         let lines = lines(&compared(peers)).join("\n");
         assert!(lines.contains("hnswlib_hnsw (8 bytes) 5.00x"), "{lines}");
+        assert!(
+            lines.contains("**queries in batches on two threads**: faiss_fastscan (8 bytes) 3.00x"),
+            "{lines}"
+        );
+        assert!(!lines.contains("one at a time on two threads"), "{lines}");
         assert!(
             lines.contains("faiss_fastscan (8 bytes) 2.00x, finding .400 against .500"),
             "{lines}"
