@@ -9,6 +9,9 @@ use crate::sealed::{SealedCodes, SealedExact, SegmentView};
 use crate::tail::{RunCodes, RunExact, Tail};
 use std::sync::Arc;
 
+/// Roughly what it takes to read a hit's key and text.
+const HIT_CYCLES: f64 = 1000.0;
+
 /// An immutable view of a database. Holding one keeps its files readable, whatever is sealed, compacted or rebuilt
 /// meanwhile; its answers never change.
 #[derive(Debug, Clone)]
@@ -188,7 +191,8 @@ impl Snapshot {
         let vectors = self.query_vectors(queries)?;
         let masks = self.masks(options.filter.as_ref())?;
         let found = self.scan(&vectors, k, &masks)?;
-        found.into_iter().map(|found| self.hits(found, k)).collect()
+        self.scanner
+            .each(&found, k as f64 * HIT_CYCLES, |found| self.hits(found, k))
     }
 
     /// The queries as vectors of the stored width, n x dim.
@@ -271,10 +275,12 @@ impl Snapshot {
         }
         match self.model.quantizer() {
             Some(quantizer) => {
-                let tables = vectors
-                    .chunks_exact(dim)
-                    .map(|query| quantizer.table(query));
-                let tables = tables.collect::<Result<Vec<_>>>()?;
+                let queries: Vec<_> = vectors.chunks_exact(dim).collect();
+                let tables = self
+                    .scanner
+                    .each(&queries, quantizer.table_cycles(), |query| {
+                        quantizer.table(query)
+                    })?;
                 let sealed: Vec<_> = (self.segments.iter().enumerate())
                     .map(|(at, view)| SealedCodes {
                         codes: view
@@ -321,7 +327,7 @@ impl Snapshot {
     }
 
     /// The k best of the candidates, ties by `Seq`, with their keys and texts.
-    fn hits(&self, found: Vec<Found>, k: usize) -> Result<Vec<Hit>> {
+    fn hits(&self, found: &[Found], k: usize) -> Result<Vec<Hit>> {
         let place = |found: &Found| {
             let (at, row) = (found.source as usize, RowId(found.row));
             match at.checked_sub(self.segments.len()) {
@@ -330,7 +336,7 @@ impl Snapshot {
             }
         };
         let mut ranked = Vec::with_capacity(found.len());
-        for found in &found {
+        for found in found {
             let place = place(found);
             ranked.push((found.score, self.seq(place)?, place));
         }

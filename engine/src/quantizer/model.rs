@@ -349,6 +349,11 @@ impl Quantizer {
         LookupTable::new(self.shape(), &entries)
     }
 
+    /// Roughly the CPU cycles that [`table`](Self::table) takes: eight products each.
+    pub(crate) fn table_cycles(&self) -> f64 {
+        (self.dim() * (self.input_dim() + self.shape().codewords())) as f64 / 8.0
+    }
+
     /// Replaces each slice by the softmax-weighted mean of its codewords.
     fn soften(&self, vector: &mut [f32], temperature: f32) -> Result<()> {
         let (codewords, sub_dim) = (self.shape().codewords(), self.codebook.sub_dim());

@@ -42,15 +42,9 @@ pub(super) fn scan(
     if threads == 1 || tables.len() < threads.saturating_mul(own.max(1)) {
         return best(scanner, sources, tables, k, threads);
     }
-    let parts = tables.chunks(tables.len().div_ceil(threads));
-    let parts: Vec<_> = parts.enumerate().collect();
-    let done = scanner.sweep(&parts, threads, Vec::new, |done, &(number, tables)| {
-        done.push((number, best(scanner, sources, tables, k, 1)?));
-        Ok(())
-    })?;
-    let mut done: Vec<_> = done.into_iter().flatten().collect();
-    done.sort_unstable_by_key(|(number, _)| *number);
-    Ok(done.into_iter().flat_map(|(_, found)| found).collect())
+    scanner.in_parts(tables, threads, |tables| {
+        best(scanner, sources, tables, k, 1)
+    })
 }
 
 /// Some tables over all codes, which so many threads share.

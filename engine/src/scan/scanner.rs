@@ -131,6 +131,38 @@ impl Scanner {
         ((cycles / self.share) as usize).clamp(1, self.threads())
     }
 
+    /// What `work` makes of each item, in their order; an item takes about so many CPU cycles.
+    pub(crate) fn each<I: Sync, T: Send>(
+        &self,
+        items: &[I],
+        cycles: f64,
+        work: impl Fn(&I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let threads = self.threads_for(items.len() as f64 * cycles);
+        self.in_parts(items, threads, |part| part.iter().map(&work).collect())
+    }
+
+    /// What `work` makes of all items, in their order, from a run of neighbours for each thread.
+    pub(super) fn in_parts<I: Sync, T: Send>(
+        &self,
+        items: &[I],
+        threads: usize,
+        work: impl Fn(&[I]) -> Result<Vec<T>> + Sync,
+    ) -> Result<Vec<T>> {
+        if threads == 1 || items.len() < 2 {
+            return work(items);
+        }
+        let parts = items.chunks(items.len().div_ceil(threads));
+        let parts: Vec<_> = parts.enumerate().collect();
+        let done = self.sweep(&parts, threads, Vec::new, |done, &(number, part)| {
+            done.push((number, work(part)?));
+            Ok(())
+        })?;
+        let mut done: Vec<_> = done.into_iter().flatten().collect();
+        done.sort_unstable_by_key(|(number, _)| *number);
+        Ok(done.into_iter().flat_map(|(_, made)| made).collect())
+    }
+
     /// Shares parts out among threads, in ascending order for each; returns every thread's state.
     pub(super) fn sweep<P: Sync, S: Send>(
         &self,

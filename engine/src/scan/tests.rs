@@ -555,3 +555,24 @@ fn an_exact_scan_refuses_what_is_not_finite() {
     );
     assert!(scanner.scan_exact(&[], &[2.0], Metric::Ip, 1).is_err());
 }
+
+#[test]
+fn what_threads_make_of_items_comes_in_their_order_and_an_error_is_handed_on() {
+    let items: Vec<usize> = (0..1001).collect();
+    for threads in [1, 2, 3, 7] {
+        let scanner = Scanner {
+            share: 1.0,
+            ..Scanner::new(threads).unwrap()
+        };
+        for count in [0, 1, 2, 3, 10, 1001] {
+            let doubled = scanner.each(&items[..count], 1.0, |item| Ok(item * 2));
+            let expected: Vec<usize> = (0..count).map(|item| item * 2).collect();
+            assert_eq!(doubled.unwrap(), expected, "{threads} threads");
+        }
+        let error = scanner.each(&items, 1.0, |&item| match item {
+            700 => Err(crate::error::Error::invalid("item 700")),
+            _ => Ok(()),
+        });
+        assert!(error.unwrap_err().to_string().contains("item 700"));
+    }
+}

@@ -1,9 +1,10 @@
 //! Changing the model under a running database.
 
 use crate::support::{Oracle, Random, ask, codebooks, put, small, vectors};
+use mopqdb::scan::Scanner;
 use mopqdb::{
-    CreateOptions, Database, Metric, Options, Reader, RebuildOptions, models, rebuild,
-    register_model,
+    CreateOptions, Database, Metric, Options, Query, QueryOptions, Reader, RebuildOptions, models,
+    rebuild, register_model,
 };
 
 fn filled(path: &std::path::Path, random: &mut Random) -> (Database, Oracle, Vec<f32>) {
@@ -264,5 +265,31 @@ fn rows_that_are_in_no_segment_yet_are_counted_and_told_too() {
         };
         assert_eq!((done.rows, done.reused), (90, 0));
         assert_eq!(told.lock().unwrap().last(), Some(&(90, 90)));
+    }
+}
+
+#[test]
+fn threads_that_share_a_batch_answer_as_one_query_at_a_time_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut random = Random::new(23);
+    let (db, _, flat) = filled(&path, &mut random);
+    let model = codebooks(dir.path(), &flat, 8, Metric::Ip, true, 1);
+    register_model(&path, &model).unwrap();
+    db.rebuild(&RebuildOptions {
+        model: Some(model.model_id()),
+        ..Default::default()
+    })
+    .unwrap();
+    // So many that their tables, their scan and their hits are all worth sharing.
+    let vectors: Vec<_> = (0..20_000).map(|_| random.vector(8)).collect();
+    let queries: Vec<Query<'_>> = vectors.iter().map(|query| query[..].into()).collect();
+    let options = QueryOptions::top(3);
+    let alone = db.snapshot().scanned_by(Scanner::new(1).unwrap());
+    let together = db.snapshot().scanned_by(Scanner::new(3).unwrap());
+    let answers = together.query_batch(&queries, &options).unwrap();
+    assert_eq!(answers.len(), vectors.len());
+    for (query, answer) in vectors.iter().zip(answers) {
+        assert_eq!(answer, alone.query_with(&query[..], &options).unwrap());
     }
 }
