@@ -178,8 +178,7 @@ fn reason(column: &str, peer: &str) -> &'static str {
             }
             "faiss_fastscan" => {
                 "Four-bit tables fit into registers on any CPU since SSSE3; 8-bit ones only with AVX-512 VBMI, and exact \
-                 scores take a second look at the survivors. On several threads ours share the scan of a batch alone: its queries are \
-                 projected, and the keys of its hits read, by one."
+                 scores take a second look at the survivors."
             }
             "scann_ah" => {
                 "ScaNN has four-bit tables in registers, and its tree skips most rows; we scan all."
