@@ -3,8 +3,9 @@
     peer.py NAME about                                     version, whether an insert survives a crash, whose index it is
     peer.py NAME settings ROWS DIM BYTES                   the settings to sweep at so many bytes a row
     peer.py NAME build CASE INDEX SETTING                  makes and saves an index
-    peer.py NAME search CASE INDEX SETTING THREADS SECONDS REPEATS HITS
-                                                           opens it, answers, times; HITS.npy: rows found
+    peer.py NAME search CASE INDEX SETTING THREADS SECONDS REPEATS HITS LIMIT
+                                                           opens it, answers, times; HITS.npy: rows found, for all queries or
+                                                           those that LIMIT seconds are enough for
     peer.py NAME insert CASE INDEX SETTING                 inserts more rows, 100 a call
 
 CASE holds rows.npy, queries.npy and more.npy (float32) and case.json {"rows", "dim", "normalised", "fetch"}. SETTING is
@@ -85,6 +86,7 @@ def search(peer, case, about, folder, setting, arguments):
     import numpy as np
 
     threads, seconds, repeats, hits = int(arguments[0]), float(arguments[1]), int(arguments[2]), arguments[3]
+    limit = float(arguments[4])
     queries = np.load(case / "queries.npy")
     fetch = about["fetch"]
     before = resident()
@@ -97,7 +99,7 @@ def search(peer, case, about, folder, setting, arguments):
     found, began = [], time.perf_counter()
     for start in range(0, len(queries), 64):
         found.append(peer.search(index, queries[start : start + 64], fetch, setting, threads))
-        if time.perf_counter() - began > 12 * seconds and start + 64 >= 100:
+        if time.perf_counter() - began > limit and start + 64 >= 100:
             break
     np.save(hits, np.concatenate(found).astype(np.int64))
 

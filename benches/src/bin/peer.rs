@@ -33,11 +33,13 @@ fn main() -> Result<()> {
             seconds,
             repeats,
             hits,
+            limit,
         ] => {
             let timing = Timing {
                 threads: threads.parse()?,
                 seconds: seconds.parse()?,
                 repeats: repeats.parse()?,
+                limit: limit.parse()?,
             };
             search(
                 &Case::open(case)?,
@@ -189,6 +191,8 @@ struct Timing {
     threads: usize,
     seconds: f64,
     repeats: usize,
+    /// Seconds for the hits of all queries; if they are too few, of the first ones.
+    limit: f64,
 }
 
 fn search(case: &Case, index: &Path, timing: &Timing, hits: &Path) -> Result<Value> {
@@ -221,7 +225,7 @@ fn search(case: &Case, index: &Path, timing: &Timing, hits: &Path) -> Result<Val
             found.extend(&keys);
             found.extend(std::iter::repeat_n(-1, options.k - keys.len()));
         }
-        if began.elapsed().as_secs_f64() > 12.0 * timing.seconds && n > 0 {
+        if began.elapsed().as_secs_f64() > timing.limit && n > 0 {
             break;
         }
     }

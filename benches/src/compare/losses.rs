@@ -140,21 +140,50 @@ pub fn lines(compared: &Compared) -> Vec<String> {
                 format!("{} ({} bytes) {}x{note}", m.name, m.bytes, number(*ratio))
             })
             .collect();
-        let mut reasons: Vec<&str> = ahead
-            .iter()
-            .map(|(_, m)| reason(column.name, &m.peer))
-            .collect();
-        reasons.dedup();
-        reasons.sort_unstable();
-        reasons.dedup();
+        let reasons = ahead.iter().map(|(_, m)| reason(column.name, &m.peer));
         lines.push(format!(
             "**{}**: {}. {}",
             column.name,
             list.join("; "),
-            reasons.join(" ")
+            once_each(reasons.collect())
         ));
     }
+    lines.extend(passed_over(&peers, champion));
     lines
+}
+
+/// Settings that are ahead of us in speed, and of the one that was chosen, and were not because they find less.
+fn passed_over(peers: &[&Measured], champion: &Measured) -> Option<String> {
+    let fastest = |m: &&Measured| {
+        let chosen = m.sweep.iter().find(|tried| tried.setting == m.setting)?;
+        let faster = m.sweep.iter().filter(|tried| tried.one > chosen.one);
+        let fastest = faster.max_by(|a, b| a.one.total_cmp(&b.one))?;
+        let ratio = fastest.one / champion.one;
+        let words = format!(
+            "{} ({}) {}x, finding {} of the exact top against {}",
+            m.name,
+            fastest.setting,
+            number(ratio),
+            recall(Some(fastest.recall_exact)),
+            recall(Some(champion.recall_exact))
+        );
+        (ratio >= 1.1).then(|| (words, reason("queries one at a time", &m.peer)))
+    };
+    let (list, reasons): (Vec<String>, Vec<&str>) = peers.iter().filter_map(fastest).unzip();
+    (!list.is_empty()).then(|| {
+        format!(
+            "**queries one at a time, by settings that were not chosen** as they find less than the chosen one: {}. {}",
+            list.join("; "),
+            once_each(reasons)
+        )
+    })
+}
+
+/// Reasons that several peers share are said once.
+pub(super) fn once_each(mut reasons: Vec<&str>) -> String {
+    reasons.sort_unstable();
+    reasons.dedup();
+    reasons.join(" ")
 }
 
 fn recall_reason(better: &[&Measured], champion: &Measured) -> &'static str {
@@ -219,6 +248,7 @@ fn reason(column: &str, peer: &str) -> &'static str {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::outcome::Swept;
     use super::*;
 
     pub(crate) fn measured(peer: &str, recall: f64, one: f64) -> Measured {
@@ -228,7 +258,7 @@ pub(crate) mod tests {
             version: "1".into(),
             durable: "yes".into(),
             setting: String::new(),
-            tried: 1,
+            sweep: Vec::new(),
             bytes: 8,
             recall_exact: recall,
             recall_true: None,
@@ -285,6 +315,44 @@ pub(crate) mod tests {
         );
         assert!(lines.contains("hnswlib_hnsw .990"), "{lines}");
         assert!(!lines.contains("faiss_pq"), "{lines}");
+    }
+
+    #[test]
+    fn a_faster_setting_that_finds_too_little_is_named() {
+        let swept = |setting: &str, recall_exact, one| Swept {
+            setting: setting.into(),
+            recall_exact,
+            one,
+        };
+        let mut scann = measured("scann_ah", 0.5, 90.0);
+        scann.setting = "all".into();
+        scann.sweep = vec![
+            swept("all", 0.5, 95.0),
+            swept("half", 0.495, 94.0),
+            swept("some", 0.3, 700.0),
+            swept("few", 0.2, 300.0),
+        ];
+        let own = measured("mopqdb_opq", 0.5, 100.0);
+        let lost = lines(&compared(vec![own.clone(), scann.clone()]));
+        let [line] = &lost[..] else {
+            panic!("{lost:?}");
+        };
+        assert!(
+            line.contains("scann_ah (some) 7.00x, finding .300 of the exact top against .500"),
+            "{line}"
+        );
+        let fast = measured("mopqdb_opq", 0.5, 900.0);
+        assert_eq!(
+            lines(&compared(vec![fast, scann.clone()])),
+            [""; 0],
+            "we are faster"
+        );
+        scann.sweep.truncate(2);
+        assert_eq!(
+            lines(&compared(vec![own, scann])),
+            [""; 0],
+            "none is faster than the chosen one"
+        );
     }
 
     #[test]

@@ -60,8 +60,8 @@ pub struct Measured {
     pub durable: String,
     /// The setting that was chosen, as JSON.
     pub setting: String,
-    /// Settings that were tried.
-    pub tried: usize,
+    /// All settings that were tried.
+    pub sweep: Vec<Swept>,
     /// Bytes of a row's code or vector.
     pub bytes: usize,
     /// Recall@10 against the exact top.
@@ -88,6 +88,17 @@ pub struct Measured {
     pub open: f64,
     /// Rows a second inserted, 100 a call, by the clock.
     pub insert: Option<f64>,
+}
+
+/// A setting that was tried, by a short look.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Swept {
+    /// As [`Measured::setting`].
+    pub setting: String,
+    /// Recall@10 against the exact top, of as many queries as there was time for.
+    pub recall_exact: f64,
+    /// Queries a second: one at a time, one thread, by CPU time.
+    pub one: f64,
 }
 
 /// Texts in, hits out.

@@ -3,7 +3,7 @@
 use super::case::{Case, K};
 use super::exact;
 use super::machine::Machine;
-use super::outcome::{Compared, Measured, Missing};
+use super::outcome::{Compared, Measured, Missing, Swept};
 use super::peers::{
     About, Built, GRAPHS, Grown, LEARNED, Programs, SCANS, SQLITE, Searched, Setting, Timed,
 };
@@ -30,6 +30,38 @@ pub struct Effort {
     pub only: Vec<String>,
     /// Said on the page.
     pub quick: bool,
+}
+
+/// How one index is asked.
+struct Asking {
+    threads: usize,
+    seconds: f64,
+    repeats: usize,
+    /// Seconds for the hits of all queries; if they are too few, of the first ones.
+    limit: f64,
+}
+
+impl Effort {
+    /// For choosing among settings.
+    fn glance(&self) -> Asking {
+        let seconds = self.seconds.min(0.3);
+        Asking {
+            threads: 1,
+            seconds,
+            repeats: 1,
+            limit: 12.0 * seconds,
+        }
+    }
+
+    /// For the table. Its recall is of all queries, asked by one thread.
+    fn whole(&self, threads: usize) -> Asking {
+        Asking {
+            threads,
+            seconds: self.seconds,
+            repeats: self.repeats,
+            limit: if threads == 1 { f64::INFINITY } else { 0.0 },
+        }
+    }
 }
 
 /// Measures all peers on a case; `save` is called after each. If only some are asked for, the others are as they were in
@@ -191,8 +223,7 @@ impl Attempt<'_> {
             builds.push(built);
             for search in &setting.search {
                 let all = merged(&setting.build, search);
-                let (found, searched) =
-                    self.search(&index, &all, 1, self.effort.seconds.min(0.3), 1)?;
+                let (found, searched) = self.search(&index, &all, &self.effort.glance())?;
                 let speed = rate(&searched.one, |t| t.cpu);
                 let recall = found.exact;
                 eprintln!("  {all}: recall {recall:.3}, {speed:.0} queries/s");
@@ -202,9 +233,8 @@ impl Attempt<'_> {
         let results: Vec<Tried> = tried.iter().map(|(_, _, tried)| tried.clone()).collect();
         let (n, setting, _) = &tried[sweep::best(&results).context("a setting")?];
         let index = self.index(self.peer, bytes, *n);
-        let (seconds, repeats) = (self.effort.seconds, self.effort.repeats);
-        let (found, one) = self.search(&index, setting, 1, seconds, repeats)?;
-        let two = self.search(&index, setting, 2, seconds, repeats)?.1;
+        let (found, one) = self.search(&index, setting, &self.effort.whole(1))?;
+        let two = self.search(&index, setting, &self.effort.whole(2))?.1;
         let grown: Grown = self.call("insert", &index, setting, &[])?;
         for n in 0..settings.len() {
             let _ = fs::remove_dir_all(self.index(self.peer, bytes, n));
@@ -217,7 +247,10 @@ impl Attempt<'_> {
             version: self.about.version.clone(),
             durable: self.about.durable.clone(),
             setting: short(setting),
-            tried: tried.len(),
+            sweep: tried
+                .iter()
+                .map(|(_, all, tried)| swept(all, tried))
+                .collect(),
             bytes: settings[*n].bytes,
             recall_exact: found.exact,
             recall_true: found.right,
@@ -252,22 +285,16 @@ impl Attempt<'_> {
         self.programs.peer(self.peer, &arguments)
     }
 
-    fn search(
-        &self,
-        index: &Path,
-        setting: &Value,
-        threads: usize,
-        seconds: f64,
-        repeats: usize,
-    ) -> Result<(Found, Searched)> {
+    fn search(&self, index: &Path, setting: &Value, asking: &Asking) -> Result<(Found, Searched)> {
         let hits = self.case.dir.join("hits.npy");
         let more = [
-            threads.to_string(),
-            seconds.to_string(),
-            repeats.to_string(),
+            asking.threads.to_string(),
+            asking.seconds.to_string(),
+            asking.repeats.to_string(),
+            hits.to_str().context("a path in UTF-8")?.to_owned(),
+            asking.limit.to_string(),
         ];
-        let hits_text = hits.to_str().context("a path in UTF-8")?;
-        let more: Vec<&str> = more.iter().map(String::as_str).chain([hits_text]).collect();
+        let more = more.each_ref().map(String::as_str);
         let searched = self.call("search", index, setting, &more)?;
         Ok((Found::read(&hits, self.case)?, searched))
     }
@@ -350,6 +377,14 @@ fn merged(build: &Value, search: &Value) -> Value {
     let mut all = build.as_object().cloned().unwrap_or_default();
     all.extend(search.as_object().cloned().unwrap_or_default());
     Value::Object(all)
+}
+
+fn swept(setting: &Value, tried: &Tried) -> Swept {
+    Swept {
+        setting: short(setting),
+        recall_exact: tried.recall,
+        one: tried.speed,
+    }
 }
 
 /// `{"a": 1, "b": "x"}` as `a 1, b x`; folders are left out.
