@@ -204,7 +204,7 @@ impl Attempt<'_> {
             return Ok(None);
         }
         eprintln!("{}: {} at {bytes} bytes", case.name, self.about.name);
-        let mut tried = Vec::new();
+        let mut candidates: Vec<(usize, Value)> = Vec::new();
         let mut builds = Vec::new();
         for (n, setting) in settings.iter().enumerate() {
             let index = self.index(self.peer, bytes, n);
@@ -221,17 +221,12 @@ impl Attempt<'_> {
                 inherited.insert(copy, built.clone());
             }
             builds.push(built);
-            for search in &setting.search {
-                let all = merged(&setting.build, search);
-                let (found, searched) = self.search(&index, &all, &self.effort.glance())?;
-                let speed = rate(&searched.one, |t| t.cpu);
-                let recall = found.exact;
-                eprintln!("  {all}: recall {recall:.3}, {speed:.0} queries/s");
-                tried.push((n, all, Tried { recall, speed }));
-            }
+            let searches = setting.search.iter();
+            candidates.extend(searches.map(|search| (n, merged(&setting.build, search))));
         }
-        let results: Vec<Tried> = tried.iter().map(|(_, _, tried)| tried.clone()).collect();
-        let (n, setting, _) = &tried[sweep::best(&results).context("a setting")?];
+        let tried = self.tried(bytes, &candidates)?;
+        let chosen = sweep::best(&tried).unwrap_or(0);
+        let (n, setting) = candidates.get(chosen).context("a setting")?;
         let index = self.index(self.peer, bytes, *n);
         let (found, one) = self.search(&index, setting, &self.effort.whole(1))?;
         let two = self.search(&index, setting, &self.effort.whole(2))?.1;
@@ -247,9 +242,8 @@ impl Attempt<'_> {
             version: self.about.version.clone(),
             durable: self.about.durable.clone(),
             setting: short(setting),
-            sweep: tried
-                .iter()
-                .map(|(_, all, tried)| swept(all, tried))
+            sweep: (candidates.iter().zip(&tried))
+                .map(|((_, all), tried)| swept(all, tried))
                 .collect(),
             bytes: settings[*n].bytes,
             recall_exact: found.exact,
@@ -265,6 +259,20 @@ impl Attempt<'_> {
             open: one.open,
             insert: (grown.insert.count > 0.0).then(|| grown.insert.count / grown.insert.wall),
         }))
+    }
+
+    /// A short look at each; none where there is nothing to choose.
+    fn tried(&self, bytes: usize, candidates: &[(usize, Value)]) -> Result<Vec<Tried>> {
+        let mut tried = Vec::new();
+        for (n, all) in candidates.iter().filter(|_| candidates.len() > 1) {
+            let index = self.index(self.peer, bytes, *n);
+            let (found, searched) = self.search(&index, all, &self.effort.glance())?;
+            let speed = rate(&searched.one, |t| t.cpu);
+            let recall = found.exact;
+            eprintln!("  {all}: recall {recall:.3}, {speed:.0} queries/s");
+            tried.push(Tried { recall, speed });
+        }
+        Ok(tried)
     }
 
     fn index(&self, peer: &str, bytes: usize, n: usize) -> PathBuf {
