@@ -19,3 +19,4 @@ pub mod search;
 pub mod set;
 pub mod sweep;
 pub mod whole;
+mod whole_page;
