@@ -87,6 +87,7 @@ def search(peer, case, about, folder, setting, arguments):
 
     threads, seconds, repeats, hits = int(arguments[0]), float(arguments[1]), int(arguments[2]), arguments[3]
     limit = float(arguments[4])
+    size = 64 if peer.about().get("batches", True) else 1
     queries = np.load(case / "queries.npy")
     fetch = about["fetch"]
     before = resident()
@@ -97,9 +98,10 @@ def search(peer, case, about, folder, setting, arguments):
     opened = time.perf_counter() - opened
 
     found, began = [], time.perf_counter()
-    for start in range(0, len(queries), 64):
-        found.append(peer.search(index, queries[start : start + 64], fetch, setting, threads))
-        if time.perf_counter() - began > limit and start + 64 >= 100:
+    for start in range(0, len(queries), size):
+        found.append(peer.search(index, queries[start : start + size], fetch, setting, threads))
+        spent = time.perf_counter() - began
+        if spent > limit and (start + size >= 100 or spent > 30.0):
             break
     np.save(hits, np.concatenate(found).astype(np.int64))
 
@@ -115,7 +117,8 @@ def search(peer, case, about, folder, setting, arguments):
 
         return [timed(work) for _ in range(repeats)]
 
-    one, batch = passes(1), passes(64)
+    one = passes(1)
+    batch = passes(size) if size > 1 else one
     return {"open": opened, "one": one, "batch": batch, "ram": resident() - before}
 
 

@@ -10,7 +10,7 @@ def about():
     from importlib.metadata import version
 
     name = f"{version('sqlite-vec')} (SQLite {apsw.sqlite_lib_version()})"
-    return {"name": "sqlite-vec", "version": name, "durable": "yes"}
+    return {"name": "sqlite-vec", "version": name, "durable": "yes", "batches": False}
 
 
 def settings(_rows, dim, _bytes):
