@@ -18,7 +18,8 @@ compare-pages: ## write docs/comparison.md and docs/evidence.md again, from what
 	cargo run --release -q -p mopqdb-benches --bin compare -- pages --table $(TABLE_OUT)
 
 bench: peers ## ourselves beside faiss-cpu, same codes, same run: target/bench/table.md and plot.svg
-	cargo run --release -p mopqdb-benches --bin beside_faiss -- --python $(PEERS_PYTHON) --out target/bench $(BENCH_ARGS)
+	cargo build --release --workspace --bin beside_faiss
+	target/release/beside_faiss --python $(PEERS_PYTHON) --out target/bench $(BENCH_ARGS)
 
 bench-criterion: ## the criterion benches
 	cargo bench -p mopqdb-benches

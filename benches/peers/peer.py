@@ -3,9 +3,10 @@
     peer.py NAME about                                     version, whether an insert survives a crash, whose index it is
     peer.py NAME settings ROWS DIM BYTES                   the settings to sweep at so many bytes a row
     peer.py NAME build CASE INDEX SETTING                  makes and saves an index
-    peer.py NAME search CASE INDEX SETTING THREADS SECONDS REPEATS HITS LIMIT
-                                                           opens it, answers, times; HITS.npy: rows found, for all queries or
-                                                           those that LIMIT seconds are enough for
+    peer.py NAME search CASE INDEX SETTING THREADS SECONDS REPEATS BATCH HITS LIMIT
+                                                           opens it, answers, times queries one at a time and, unless it is 0,
+                                                           BATCH a call; HITS.npy: rows found, for all queries or those that
+                                                           LIMIT seconds are enough for
     peer.py NAME insert CASE INDEX SETTING                 inserts more rows, 100 a call
 
 CASE holds rows.npy, queries.npy and more.npy (float32) and case.json {"rows", "dim", "normalised", "fetch"}. SETTING is
@@ -85,9 +86,8 @@ def run(command, peer, arguments):
 def search(peer, case, about, folder, setting, arguments):
     import numpy as np
 
-    threads, seconds, repeats, hits = int(arguments[0]), float(arguments[1]), int(arguments[2]), arguments[3]
-    limit = float(arguments[4])
-    size = 64 if peer.about().get("batches", True) else 1
+    threads, seconds, repeats, size = int(arguments[0]), float(arguments[1]), int(arguments[2]), int(arguments[3])
+    hits, limit = arguments[4], float(arguments[5])
     queries = np.load(case / "queries.npy")
     fetch = about["fetch"]
     before = resident()
@@ -98,10 +98,9 @@ def search(peer, case, about, folder, setting, arguments):
     opened = time.perf_counter() - opened
 
     found, began = [], time.perf_counter()
-    for start in range(0, len(queries), size):
-        found.append(peer.search(index, queries[start : start + size], fetch, setting, threads))
-        spent = time.perf_counter() - began
-        if spent > limit and (start + size >= 100 or spent > 30.0):
+    for start in range(0, len(queries), 64):
+        found.append(peer.search(index, queries[start : start + 64], fetch, setting, threads))
+        if time.perf_counter() - began > limit:
             break
     np.save(hits, np.concatenate(found).astype(np.int64))
 
@@ -118,7 +117,8 @@ def search(peer, case, about, folder, setting, arguments):
         return [timed(work) for _ in range(repeats)]
 
     one = passes(1)
-    batch = passes(size) if size > 1 else one
+    # A peer that takes one query a call has no other batches.
+    batch = [] if size == 0 else passes(size) if peer.about().get("batches", True) else one
     return {"open": opened, "one": one, "batch": batch, "ram": resident() - before}
 
 

@@ -1,6 +1,8 @@
 """sqlite-vec: whole vectors in SQLite, every row compared. It has no inner product: vectors that are not normalised get one
 more number that makes all of them as long as the longest, which leaves the order of inner products to distances."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import apsw
 import numpy as np
 import sqlite_vec
@@ -52,23 +54,31 @@ def write(base, rows, ids):
     base.executemany("insert into v (id, vector) values (?, ?)", ((id, row.tobytes()) for id, row in zip(ids, rows)))
 
 
-def open(folder, about, _setting, _threads):
-    base = connect(folder)
-    return base, about, base.execute("select value from most").fetchone()[0]
+def open(folder, about, _setting, threads):
+    bases = [connect(folder) for _ in range(threads)]
+    return bases, about, bases[0].execute("select value from most").fetchone()[0]
 
 
 def search(index, queries, k, _setting, _threads):
-    base, about, _ = index
+    """A connection searches on one thread: with several, each takes a part of the queries."""
+    bases, about, _ = index
     out = np.full((len(queries), k), -1, dtype=np.int64)
     if not about["normalised"]:
         queries = np.hstack([queries, np.zeros((len(queries), 1), dtype=np.float32)])
-    for row, query in zip(out, queries):
-        found = base.execute("select id from v where vector match ? and k = ?", (query.tobytes(), k)).fetchall()
-        row[: len(found)] = [id for (id,) in found]
+
+    def part(first):
+        for row, query in zip(out[first :: len(bases)], queries[first :: len(bases)]):
+            asked = bases[first].execute("select id from v where vector match ? and k = ?", (query.tobytes(), k))
+            found = asked.fetchall()
+            row[: len(found)] = [id for (id,) in found]
+
+    with ThreadPoolExecutor(len(bases)) as pool:
+        list(pool.map(part, range(min(len(bases), len(queries)))))
     return out
 
 
 def insert(index, rows, ids, _setting):
-    base, about, most = index
+    bases, about, most = index
+    base = bases[0]
     with base:
         write(base, longer(rows, about, most), map(int, ids))

@@ -63,7 +63,7 @@ struct Flags {
     /// Only peers whose names begin so; the others keep what this machine measured of them before.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
-    /// Graphs and sqlite-vec to so many rows.
+    /// Graphs to so many rows.
     #[arg(long, default_value_t = 1_000_000)]
     graph_rows: usize,
     /// Queries of a case [default: 2000, synthetic 500; quick: 500].

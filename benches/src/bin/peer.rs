@@ -32,6 +32,7 @@ fn main() -> Result<()> {
             threads,
             seconds,
             repeats,
+            batch,
             hits,
             limit,
         ] => {
@@ -39,6 +40,7 @@ fn main() -> Result<()> {
                 threads: threads.parse()?,
                 seconds: seconds.parse()?,
                 repeats: repeats.parse()?,
+                batch: batch.parse()?,
                 limit: limit.parse()?,
             };
             search(
@@ -191,6 +193,8 @@ struct Timing {
     threads: usize,
     seconds: f64,
     repeats: usize,
+    /// Queries of a batch; 0 if none are timed.
+    batch: usize,
     /// Seconds for the hits of all queries; if they are too few, of the first ones.
     limit: f64,
 }
@@ -218,14 +222,14 @@ fn search(case: &Case, index: &Path, timing: &Timing, hits: &Path) -> Result<Val
     };
     let mut found: Vec<i64> = Vec::new();
     let began = Instant::now();
-    for (n, some) in queries.chunks(64).enumerate() {
+    for some in queries.chunks(64) {
         for hits in ask(some)? {
             let keys = hits.iter().map(|hit| hit.key.parse::<i64>());
             let keys: Vec<i64> = keys.collect::<Result<_, _>>().context("a row number")?;
             found.extend(&keys);
             found.extend(std::iter::repeat_n(-1, options.k - keys.len()));
         }
-        if began.elapsed().as_secs_f64() > timing.limit && n > 0 {
+        if began.elapsed().as_secs_f64() > timing.limit {
             break;
         }
     }
@@ -245,7 +249,11 @@ fn search(case: &Case, index: &Path, timing: &Timing, hits: &Path) -> Result<Val
         };
         (0..timing.repeats).map(|_| timed(work)).collect()
     };
-    let (one, batch) = (passes(1)?, passes(64)?);
+    let one = passes(1)?;
+    let batch = match timing.batch {
+        0 => Vec::new(),
+        size => passes(size)?,
+    };
     let ram = resident()?.saturating_sub(before);
     Ok(json!({"open": opened, "one": one, "batch": batch, "ram": ram}))
 }

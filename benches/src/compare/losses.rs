@@ -260,6 +260,7 @@ pub(crate) mod tests {
             setting: String::new(),
             sweep: Vec::new(),
             bytes: 8,
+            asked: 500,
             recall_exact: recall,
             recall_true: None,
             one,

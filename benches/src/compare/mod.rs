@@ -1,9 +1,10 @@
 //! `make compare`: ourselves beside peers, on real and synthetic rows, and the pages that show it.
 //!
 //! A [`case`] is rows, queries and right answers in files. A [peer](peers) is a program that is given a case and prints
-//! JSON: ours is `peer.rs`, the others are modules of `benches/peers/search`. [`search`] sweeps each peer's settings,
-//! [chooses](sweep) and measures; [`whole`] goes from texts to hits; [`pages`] and [`learning`] write the docs.
+//! JSON: ours is `peer.rs`, the others are modules of `benches/peers/search`. When all indexes are [built](builds),
+//! [`search`] sweeps each peer's settings, [chooses](sweep) and measures; [`whole`] goes from texts to hits; [`pages`] and [`learning`] write the docs.
 
+pub mod builds;
 pub mod case;
 pub mod embeddings;
 pub mod exact;

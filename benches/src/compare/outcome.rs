@@ -64,6 +64,9 @@ pub struct Measured {
     pub sweep: Vec<Swept>,
     /// Bytes of a row's code or vector.
     pub bytes: usize,
+    /// Queries whose answers were compared: all of the case, or the first ones.
+    #[serde(default)]
+    pub asked: usize,
     /// Recall@10 against the exact top.
     pub recall_exact: f64,
     /// Recall@10 against the true keys.

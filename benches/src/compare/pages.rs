@@ -174,6 +174,15 @@ fn search(case: &Compared) -> String {
             sweeps(case)
         );
     }
+    // 0 where an older run did not keep it.
+    let fewer = |m: &&&Measured| (1..case.queries).contains(&m.asked);
+    for m in order(case).iter().filter(fewer) {
+        let _ = writeln!(
+            text,
+            "{} was asked the first {} queries only, for time.\n",
+            m.name, m.asked
+        );
+    }
     let there = |peer: &&str| {
         case.peers.iter().any(|m| m.peer == *peer) || case.missing.iter().any(|m| m.name == *peer)
     };
@@ -406,6 +415,7 @@ mod tests {
             one: 70.0,
         };
         case.peers[1].sweep = vec![swept("level A"), swept("")];
+        case.peers[1].asked = 7;
         fs::write(
             out.join("search/c.json"),
             serde_json::to_vec(&case).unwrap(),
@@ -422,6 +432,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("<!-- begin: search-c -->\n### c"), "{text}");
+        let fewer = "faiss_pq was asked the first 7 queries only";
+        assert_eq!(text.matches("queries only").count(), 1, "{text}");
+        assert!(text.contains(fewer), "{text}");
         for row in ["level A", "its defaults (chosen)"] {
             assert!(
                 text.contains(&format!("| faiss_pq | 8 | {row} | .240 | 70.0 |")),

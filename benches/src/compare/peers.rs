@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Peers that scan codes or whole vectors; all of them get every case.
-pub const SCANS: [&str; 9] = [
+pub const SCANS: [&str; 10] = [
     "mopqdb_opq",
     "mopqdb_exact",
     "faiss_pq",
@@ -17,9 +17,8 @@ pub const SCANS: [&str; 9] = [
     "lancedb_pq",
     "lancedb_refined",
     "faiss_flat",
+    "sqlite_vec_flat",
 ];
-/// Whole vectors in SQLite: slow to scan, so to 1M rows only.
-pub const SQLITE: &str = "sqlite_vec_flat";
 /// Graphs: to 1M rows only, for their memory and build time.
 pub const GRAPHS: [&str; 2] = ["usearch_hnsw", "hnswlib_hnsw"];
 /// Ours with codes learned from pairs, where there is such a model.
@@ -27,11 +26,7 @@ pub const LEARNED: &str = "mopqdb_mopq";
 
 /// Every peer that a case may have.
 pub fn all() -> impl Iterator<Item = &'static str> {
-    [LEARNED]
-        .into_iter()
-        .chain(SCANS)
-        .chain(GRAPHS)
-        .chain([SQLITE])
+    [LEARNED].into_iter().chain(SCANS).chain(GRAPHS)
 }
 
 /// What a peer says of itself.

@@ -1,19 +1,20 @@
 //! One case, every peer: sweep, choose, measure.
 
+use super::builds::{self, Entry, Site};
 use super::case::{Case, K};
 use super::exact;
 use super::machine::Machine;
 use super::outcome::{Compared, Measured, Missing, Swept};
 use super::peers::{
-    About, Built, GRAPHS, Grown, LEARNED, Programs, SCANS, SQLITE, Searched, Setting, Timed,
+    About, Built, GRAPHS, Grown, LEARNED, Programs, SCANS, Searched, Setting, Timed,
 };
 use super::sweep::{self, Tried};
 use crate::report::markdown::median;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How thoroughly.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub struct Effort {
     pub repeats: usize,
     /// Bytes a row that are compared.
     pub bytes: Vec<usize>,
-    /// Graphs and sqlite-vec up to so many rows.
+    /// Graphs up to so many rows.
     pub graph_rows: usize,
     /// Only these peers; all if empty.
     pub only: Vec<String>,
@@ -37,6 +38,8 @@ struct Asking {
     threads: usize,
     seconds: f64,
     repeats: usize,
+    /// Queries of a batch; 0 if batches are not timed.
+    batch: usize,
     /// Seconds for the hits of all queries; if they are too few, of the first ones.
     limit: f64,
 }
@@ -49,17 +52,29 @@ impl Effort {
             threads: 1,
             seconds,
             repeats: 1,
+            batch: 0,
             limit: 12.0 * seconds,
         }
     }
 
-    /// For the table. Its recall is of all queries, asked by one thread, or those that eight minutes are enough for.
-    fn whole(&self, threads: usize) -> Asking {
+    /// For the table's figures of one thread.
+    fn one_thread(&self) -> Asking {
         Asking {
-            threads,
+            threads: 1,
             seconds: self.seconds,
             repeats: self.repeats,
-            limit: if threads == 1 { 480.0 } else { 0.0 },
+            batch: 64,
+            limit: 0.0,
+        }
+    }
+
+    /// For those of two, and for recall: hits do not depend on threads, so both look for them. It is of all queries, or of
+    /// those that four minutes are enough for.
+    fn two_threads(&self) -> Asking {
+        Asking {
+            threads: 2,
+            limit: 240.0,
+            ..self.one_thread()
         }
     }
 }
@@ -87,12 +102,11 @@ pub fn run(
         missing: Vec::new(),
     };
     let small = case.rows <= effort.graph_rows;
-    let graphs = GRAPHS.into_iter().chain([SQLITE]);
     let mut peers: Vec<&str> = SCANS.to_vec();
     if !case.models.is_empty() {
         peers.insert(0, LEARNED);
     }
-    peers.extend(graphs.clone().filter(|_| small));
+    peers.extend(GRAPHS.into_iter().filter(|_| small));
     let wanted = |peer: &str| {
         effort.only.is_empty()
             || effort
@@ -113,36 +127,36 @@ pub fn run(
             Err(why) => compared.missing.push(missing(peer, &why)),
         }
     }
-    let mut inherited = HashMap::new();
+    let site = Site { case, programs };
+    let mut entries = Vec::new();
     for (peer, about) in &abouts {
-        let heirs = abouts
-            .iter()
-            .filter(|(_, heir)| heir.built_by.as_deref() == Some(*peer));
-        let heirs: Vec<&str> = heirs.map(|(heir, _)| *heir).collect();
-        let mut seen = HashSet::new();
-        for &bytes in &effort.bytes {
-            let at = Attempt {
-                case,
-                programs,
-                effort,
+        match settings(site, peer, &effort.bytes) {
+            Ok(sizes) => entries.extend(sizes.into_iter().map(|(bytes, settings)| Entry {
                 peer,
                 about,
-                heirs: &heirs,
-            };
-            match at.measure(bytes, &mut seen, &mut inherited) {
-                Ok(Some(measured)) => compared.peers.push(measured),
-                Ok(None) => {}
-                Err(why) => compared.missing.push(missing(peer, &why)),
-            }
-            save(&compared)?;
+                bytes,
+                settings,
+            })),
+            Err(why) => compared.missing.push(missing(peer, &why)),
         }
     }
+    eprintln!("{}: building", case.name);
+    let builds = builds::all(site, &entries);
+    for (entry, built) in entries.iter().zip(builds) {
+        let at = Attempt {
+            site,
+            effort,
+            entry,
+        };
+        match built.and_then(|built| at.measure(&built)) {
+            Ok(measured) => compared.peers.push(measured),
+            Err(why) => compared.missing.push(missing(entry.peer, &why)),
+        }
+        save(&compared)?;
+    }
     if !small {
-        for peer in graphs.filter(|peer| wanted(peer)) {
-            let why = format!(
-                "graphs and sqlite-vec are run to {} rows only",
-                effort.graph_rows
-            );
+        for peer in GRAPHS.into_iter().filter(|peer| wanted(peer)) {
+            let why = format!("graphs are run to {} rows only", effort.graph_rows);
             compared.missing.push(Missing {
                 name: peer.into(),
                 why,
@@ -161,32 +175,13 @@ fn missing(name: &str, why: &anyhow::Error) -> Missing {
     }
 }
 
-/// Indexes that another peer has built already, by the folder that they were copied to.
-type Inherited = HashMap<PathBuf, Built>;
-
-/// One peer on one case.
-struct Attempt<'a> {
-    case: &'a Case,
-    programs: &'a Programs,
-    effort: &'a Effort,
-    peer: &'a str,
-    about: &'a About,
-    /// Peers that search what this one builds.
-    heirs: &'a [&'a str],
-}
-
-impl Attempt<'_> {
-    /// None if it has nothing at this size that was not measured at another.
-    fn measure(
-        &self,
-        bytes: usize,
-        seen: &mut HashSet<String>,
-        inherited: &mut Inherited,
-    ) -> Result<Option<Measured>> {
-        let case = self.case;
-        let numbers = [case.rows, case.dim, bytes].map(|n| n.to_string());
-        let mut settings: Vec<Setting> = if self.peer == LEARNED {
-            let models = case.models.iter().filter(|(size, _)| *size == bytes);
+/// What a peer has at each size, without what it has at a size before.
+fn settings(site: Site<'_>, peer: &str, sizes: &[usize]) -> Result<Vec<(usize, Vec<Setting>)>> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    for &bytes in sizes {
+        let mut settings: Vec<Setting> = if peer == LEARNED {
+            let models = site.case.models.iter().filter(|(size, _)| *size == bytes);
             models
                 .map(|(bytes, model)| Setting {
                     build: serde_json::json!({"bundle": model}),
@@ -195,57 +190,61 @@ impl Attempt<'_> {
                 })
                 .collect()
         } else {
+            let numbers = [site.case.rows, site.case.dim, bytes].map(|n| n.to_string());
             let numbers = numbers.each_ref().map(String::as_str);
-            self.programs
-                .peer(self.peer, &[&["settings"], &numbers[..]].concat())?
+            site.programs
+                .peer(peer, &[&["settings"], &numbers[..]].concat())?
         };
         settings.retain(|setting| seen.insert(setting.build.to_string()));
-        if settings.is_empty() {
-            return Ok(None);
+        if !settings.is_empty() {
+            all.push((bytes, settings));
         }
-        eprintln!("{}: {} at {bytes} bytes", case.name, self.about.name);
+    }
+    Ok(all)
+}
+
+/// One peer at one size on one case.
+struct Attempt<'a> {
+    site: Site<'a>,
+    effort: &'a Effort,
+    entry: &'a Entry<'a>,
+}
+
+impl Attempt<'_> {
+    fn measure(&self, builds: &[Built]) -> Result<Measured> {
+        let (case, entry) = (self.site.case, self.entry);
+        eprintln!(
+            "{}: {} at {} bytes",
+            case.name, entry.about.name, entry.bytes
+        );
         let mut candidates: Vec<(usize, Value)> = Vec::new();
-        let mut builds = Vec::new();
-        for (n, setting) in settings.iter().enumerate() {
-            let index = self.index(self.peer, bytes, n);
-            let built = match inherited.remove(&index) {
-                Some(built) => built,
-                None => {
-                    let _ = fs::remove_dir_all(&index);
-                    self.call("build", &index, &setting.build, &[])?
-                }
-            };
-            for heir in self.heirs {
-                let copy = self.index(heir, bytes, n);
-                copy_folder(&index, &copy)?;
-                inherited.insert(copy, built.clone());
-            }
-            builds.push(built);
+        for (n, setting) in entry.settings.iter().enumerate() {
             let searches = setting.search.iter();
             candidates.extend(searches.map(|search| (n, merged(&setting.build, search))));
         }
-        let tried = self.tried(bytes, &candidates)?;
+        let tried = self.tried(&candidates)?;
         let chosen = sweep::best(&tried).unwrap_or(0);
         let (n, setting) = candidates.get(chosen).context("a setting")?;
-        let index = self.index(self.peer, bytes, *n);
-        let (found, one) = self.search(&index, setting, &self.effort.whole(1))?;
-        let two = self.search(&index, setting, &self.effort.whole(2))?.1;
-        let grown: Grown = self.call("insert", &index, setting, &[])?;
-        for n in 0..settings.len() {
-            let _ = fs::remove_dir_all(self.index(self.peer, bytes, n));
+        let index = self.site.index(entry, *n);
+        let (_, one) = self.search(&index, setting, &self.effort.one_thread())?;
+        let (found, two) = self.search(&index, setting, &self.effort.two_threads())?;
+        let grown: Grown = self.site.call(entry.peer, "insert", &index, setting, &[])?;
+        for n in 0..entry.settings.len() {
+            let _ = fs::remove_dir_all(self.site.index(entry, n));
         }
         let share = median(&one.one.iter().map(|t| t.cpu / t.wall).collect::<Vec<f64>>());
         let rows = case.rows as f64;
-        Ok(Some(Measured {
-            peer: self.peer.into(),
-            name: self.about.name.clone(),
-            version: self.about.version.clone(),
-            durable: self.about.durable.clone(),
+        Ok(Measured {
+            peer: entry.peer.into(),
+            name: entry.about.name.clone(),
+            version: entry.about.version.clone(),
+            durable: entry.about.durable.clone(),
             setting: short(setting),
             sweep: (candidates.iter().zip(&tried))
                 .map(|((_, all), tried)| swept(all, tried))
                 .collect(),
-            bytes: settings[*n].bytes,
+            bytes: entry.settings[*n].bytes,
+            asked: found.asked,
             recall_exact: found.exact,
             recall_true: found.right,
             one: rate(&one.one, |t| t.cpu),
@@ -258,14 +257,14 @@ impl Attempt<'_> {
             build: builds[*n].build.cpu,
             open: one.open,
             insert: (grown.insert.count > 0.0).then(|| grown.insert.count / grown.insert.wall),
-        }))
+        })
     }
 
     /// A short look at each; none where there is nothing to choose.
-    fn tried(&self, bytes: usize, candidates: &[(usize, Value)]) -> Result<Vec<Tried>> {
+    fn tried(&self, candidates: &[(usize, Value)]) -> Result<Vec<Tried>> {
         let mut tried = Vec::new();
         for (n, all) in candidates.iter().filter(|_| candidates.len() > 1) {
-            let index = self.index(self.peer, bytes, *n);
+            let index = self.site.index(self.entry, *n);
             let (found, searched) = self.search(&index, all, &self.effort.glance())?;
             let speed = rate(&searched.one, |t| t.cpu);
             let recall = found.exact;
@@ -275,58 +274,30 @@ impl Attempt<'_> {
         Ok(tried)
     }
 
-    fn index(&self, peer: &str, bytes: usize, n: usize) -> PathBuf {
-        let indexes = self.case.dir.join("index");
-        indexes.join(format!("{peer}-{bytes}-{n}"))
-    }
-
-    fn call<T: serde::de::DeserializeOwned>(
-        &self,
-        command: &str,
-        index: &Path,
-        setting: &Value,
-        more: &[&str],
-    ) -> Result<T> {
-        let path = |path: &Path| path.to_str().map(str::to_owned).context("a path in UTF-8");
-        let (case, index, setting) = (path(&self.case.dir)?, path(index)?, setting.to_string());
-        let arguments = [&[command, &case, &index, &setting], more].concat();
-        self.programs.peer(self.peer, &arguments)
-    }
-
     fn search(&self, index: &Path, setting: &Value, asking: &Asking) -> Result<(Found, Searched)> {
-        let hits = self.case.dir.join("hits.npy");
+        let case = self.site.case;
+        let hits = case.dir.join("hits.npy");
         let more = [
             asking.threads.to_string(),
             asking.seconds.to_string(),
             asking.repeats.to_string(),
+            asking.batch.to_string(),
             hits.to_str().context("a path in UTF-8")?.to_owned(),
             asking.limit.to_string(),
         ];
         let more = more.each_ref().map(String::as_str);
-        let searched = self.call("search", index, setting, &more)?;
-        Ok((Found::read(&hits, self.case)?, searched))
+        builds::warm(index)?;
+        let searched = self
+            .site
+            .call(self.entry.peer, "search", index, setting, &more)?;
+        Ok((Found::read(&hits, case)?, searched))
     }
-}
-
-/// Everything in a folder, to another that is emptied first.
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    let _ = fs::remove_dir_all(to);
-    fs::create_dir_all(to).with_context(|| format!("{}: making it", to.display()))?;
-    for entry in fs::read_dir(from).with_context(|| format!("{}: reading", from.display()))? {
-        let entry = entry?;
-        let copy = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &copy)?;
-        } else {
-            fs::copy(entry.path(), &copy)
-                .with_context(|| format!("{}: copying", copy.display()))?;
-        }
-    }
-    Ok(())
 }
 
 /// Recalls of the hits that a peer wrote.
 struct Found {
+    /// Queries that it answered.
+    asked: usize,
     exact: f64,
     right: Option<f64>,
 }
@@ -349,6 +320,7 @@ impl Found {
             sum / hits.len().max(1) as f64
         };
         Ok(Self {
+            asked: hits.len(),
             exact: mean(&case.exact),
             right: case.right.as_deref().map(mean),
         })
@@ -433,19 +405,6 @@ mod tests {
         assert!(int64_npy(&bytes[..30]).is_err());
         let float = String::from_utf8_lossy(&bytes).replace("<i8", "<f8");
         assert!(int64_npy(float.as_bytes()).is_err());
-    }
-
-    #[test]
-    fn a_folder_is_copied_with_all_that_is_in_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("inner")).unwrap();
-        fs::write(from.join("inner/file"), "new").unwrap();
-        fs::create_dir_all(&to).unwrap();
-        fs::write(to.join("old"), "of a run before").unwrap();
-        copy_folder(&from, &to).unwrap();
-        assert_eq!(fs::read_to_string(to.join("inner/file")).unwrap(), "new");
-        assert!(!to.join("old").exists());
     }
 
     #[test]
