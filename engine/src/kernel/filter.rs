@@ -30,6 +30,7 @@
 use super::block::{Bits, Entries, ROWS_PER_BLOCK};
 use super::lanes::Lanes;
 use super::level::Kernel;
+use super::looks;
 use super::stream::{ask_ahead, touch};
 use super::survivors::Survivors;
 
@@ -69,6 +70,10 @@ pub(crate) struct Filter {
     /// (subspaces, 256): the least deficit of each group of codes, at `level`
     grouped: Vec<Table>,
     level: u32,
+    /// Lines of a block that the first look reads, if there are two looks.
+    first: Option<usize>,
+    /// How much each subspace tells rows apart: the sum of some of its deficits.
+    weights: Vec<u32>,
 }
 
 impl Filter {
@@ -102,6 +107,8 @@ impl Filter {
             exact: vec![Table([0; 256]); tables],
             grouped: Vec::new(),
             level: width.max(4),
+            first: None,
+            weights: vec![0; subspaces],
         }
     }
 
@@ -132,6 +139,8 @@ impl Filter {
                     .coarse_deficits(entries, self.tops[m], inverse, used),
                 None => self.kernel.deficits(entries, self.tops[m], inverse, used),
             }
+            let some = used.iter().step_by(4);
+            self.weights[m] = some.map(|&deficit| u32::from(deficit)).sum();
             unused.fill(255);
         }
         self.group();
@@ -162,7 +171,35 @@ impl Filter {
     pub(crate) fn set_level(&mut self, level: u32) {
         assert!(self.levels().contains(&level), "one of the levels");
         self.level = level;
+        self.first = None;
         self.group();
+    }
+
+    /// How many lines of a block a first look may read, the fewest first; none where two looks are not worth while.
+    pub(crate) fn looks(&self) -> &'static [usize] {
+        match self.kernel.looks_twice() {
+            true => self.possible_looks(),
+            false => &[],
+        }
+    }
+
+    pub(super) fn possible_looks(&self) -> &'static [usize] {
+        match self.bits {
+            Bits::Eight if self.level >= 7 => looks::choices(self.subspaces),
+            _ => &[],
+        }
+    }
+
+    /// Looks at so many lines of a block first: what survives is to be [looked at again](Kernel::look_again). None: at all
+    /// of them once.
+    pub(crate) fn set_first_look(&mut self, lines: Option<usize>) {
+        assert!(lines.is_none_or(|lines| self.possible_looks().contains(&lines)));
+        self.first = lines;
+    }
+
+    /// Lines that the first look reads, if there are two looks.
+    pub(crate) fn first_look(&self) -> Option<usize> {
+        self.first
     }
 
     fn group(&mut self) {
@@ -194,7 +231,7 @@ impl Filter {
     }
 }
 
-/// The rows of whole blocks that the filter can't drop.
+/// The rows of whole blocks that the filter can't drop, or that its first look can't.
 ///
 /// Codes are read in the order in which they lie in memory, or in two such streams, whatever the order of the look-ups: CPUs
 /// fetch ahead what is read in order, and a scan that strides gets half of the memory's bandwidth or less, with or without
@@ -211,24 +248,74 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
             (_, 8, 4) => eight_bit::<V, 4, 4, 4>(filter, blocks, out),
             (_, 8, 5) => eight_bit::<V, 5, 3, 2>(filter, blocks, out),
             (_, 8, 6) => eight_bit::<V, 6, 2, 2>(filter, blocks, out),
-            (_, 8, 7) => {
-                if !V::by_seven_bits::<1>(filter.tables(), blocks, out) {
-                    each::<V, 7, 1>(filter.tables(), blocks, 0, out);
-                }
-            }
-            (_, 8, _) if V::LARGE_TABLES => in_pairs::<V>(filter, blocks, out),
+            (_, 8, 7) => seven_or_eight::<V, 7, 1>(filter, blocks, out),
+            (_, 8, _) if V::LARGE_TABLES => seven_or_eight::<V, 8, 0>(filter, blocks, out),
             (_, 8, _) => each::<V, 8, 0>(filter.tables(), blocks, 0, out),
             (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
             (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
             (_, 7, 6) => eight_bit::<V, 6, 1, 2>(filter, blocks, out),
-            (_, 7, _) => {
-                if !V::by_seven_bits::<0>(filter.tables(), blocks, out) {
-                    each::<V, 7, 0>(filter.tables(), blocks, 0, out);
-                }
-            }
+            (_, 7, _) => seven_or_eight::<V, 7, 0>(filter, blocks, out),
             (_, 6, _) => eight_bit::<V, 6, 0, 2>(filter, blocks, out),
             (_, _, _) => eight_bit::<V, 5, 0, 2>(filter, blocks, out),
         }
+    }
+}
+
+/// Leaves of the blocks that a first look has listed the rows that all lines can't drop.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+pub(super) unsafe fn look_again<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
+    // SAFETY: the caller's promise is ours.
+    unsafe {
+        match (filter.width, filter.level) {
+            (8, 7) => listed::<V, 7, 1>(filter.tables(), blocks, out),
+            (7, _) => listed::<V, 7, 0>(filter.tables(), blocks, out),
+            _ => listed::<V, 8, 0>(filter.tables(), blocks, out),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn listed<V: Lanes, const BITS: u32, const SHIFT: u32>(
+    tables: &[Table],
+    blocks: &[u8],
+    out: &mut Survivors,
+) {
+    let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
+    let block = |number: usize| &lines[number * tables.len()..][..tables.len()];
+    let listed = out.look_again();
+    for number in 0..listed {
+        if number + looks::AHEAD < listed {
+            looks::ask(block(out.listed(number + looks::AHEAD)));
+        }
+        let again = out.listed(number);
+        // SAFETY: the caller's promise is ours.
+        out.push(again, unsafe {
+            left::<V, BITS, SHIFT>(tables, block(again))
+        });
+    }
+}
+
+/// The rows of a block that a table for each line can't drop.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn left<V: Lanes, const BITS: u32, const SHIFT: u32>(
+    tables: &[Table],
+    block: &[[u8; ROWS_PER_BLOCK]],
+) -> u64 {
+    // SAFETY: the caller's promise is ours.
+    unsafe {
+        let mut sum = V::zero();
+        for (table, line) in tables.iter().zip(block) {
+            sum = sum.add(V::lookup(&table.0, V::load(line), BITS, SHIFT));
+        }
+        sum.below_full()
     }
 }
 
@@ -245,59 +332,103 @@ unsafe fn each<V: Lanes, const BITS: u32, const SHIFT: u32>(
 ) {
     let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
     for (number, block) in (first..).zip(lines.chunks_exact(tables.len())) {
+        block.iter().for_each(ask_ahead);
         // SAFETY: the caller's promise is ours.
-        unsafe {
-            let mut sum = V::zero();
-            for (table, line) in tables.iter().zip(block) {
-                ask_ahead(line);
-                sum = sum.add(V::lookup(&table.0, V::load(line), BITS, SHIFT));
+        out.push(number, unsafe { left::<V, BITS, SHIFT>(tables, block) });
+    }
+}
+
+/// The usual numbers of subspaces are constants, and have two looks.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn seven_or_eight<V: Lanes, const BITS: u32, const SHIFT: u32>(
+    filter: &Filter,
+    blocks: &[u8],
+    out: &mut Survivors,
+) {
+    // SAFETY: the caller's promise is ours.
+    unsafe {
+        match (filter.tables().len(), filter.first) {
+            (4, Some(2)) => some_lines::<V, BITS, SHIFT, 4, 2>(filter, blocks, out),
+            (4, _) => some_lines::<V, BITS, SHIFT, 4, 4>(filter, blocks, out),
+            (8, Some(4)) => some_lines::<V, BITS, SHIFT, 8, 4>(filter, blocks, out),
+            (8, Some(6)) => some_lines::<V, BITS, SHIFT, 8, 6>(filter, blocks, out),
+            (8, _) => some_lines::<V, BITS, SHIFT, 8, 8>(filter, blocks, out),
+            (16, Some(8)) => some_lines::<V, BITS, SHIFT, 16, 8>(filter, blocks, out),
+            (16, Some(12)) => some_lines::<V, BITS, SHIFT, 16, 12>(filter, blocks, out),
+            (16, _) => some_lines::<V, BITS, SHIFT, 16, 16>(filter, blocks, out),
+            _ if V::LARGE_TABLES && BITS == 8 => {
+                eight_bit::<V, BITS, SHIFT, 2>(filter, blocks, out)
             }
-            out.push(number, sum.below_full());
+            _ => each::<V, BITS, SHIFT>(filter.tables(), blocks, 0, out),
+        }
+    }
+}
+
+/// `LOOKED_AT` of the `LINES` lines of each block.
+///
+/// # Safety
+/// As for [`Lanes`].
+#[inline(always)]
+unsafe fn some_lines<
+    V: Lanes,
+    const BITS: u32,
+    const SHIFT: u32,
+    const LINES: usize,
+    const LOOKED_AT: usize,
+>(
+    filter: &Filter,
+    bytes: &[u8],
+    out: &mut Survivors,
+) {
+    let tables: &[Table; LINES] = filter.tables().try_into().expect("a table a line");
+    let (blocks, _) = bytes.as_chunks::<ROWS_PER_BLOCK>().0.as_chunks::<LINES>();
+    let lines = if LOOKED_AT == LINES {
+        std::array::from_fn(|line| line)
+    } else {
+        looks::lines::<LOOKED_AT>(&filter.weights, bytes)
+    };
+    // SAFETY: the caller's promise is ours.
+    unsafe {
+        if BITS == 7 {
+            if !V::by_seven_bits::<SHIFT, LINES, LOOKED_AT>(tables, lines, blocks, out) {
+                each::<V, BITS, SHIFT>(tables, bytes, 0, out);
+            }
+        } else {
+            in_pairs::<V, LINES, LOOKED_AT>(tables, lines, blocks, out);
         }
     }
 }
 
 /// Two blocks at once share the loading of a table of 256 entries: four registers, each as large as a line of codes, so that
 /// loads would set the pace. One is of the first half of all, one of the second: two streams of reading are faster than one.
-/// The usual numbers of subspaces are constants.
 ///
 /// # Safety
 /// As for [`Lanes`].
 #[inline(always)]
-unsafe fn in_pairs<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
-    // SAFETY: the caller's promise is ours.
-    unsafe {
-        match filter.tables().len() {
-            4 => pairs_of::<V, 4>(filter, blocks, out),
-            8 => pairs_of::<V, 8>(filter, blocks, out),
-            16 => pairs_of::<V, 16>(filter, blocks, out),
-            _ => eight_bit::<V, 8, 0, 2>(filter, blocks, out),
-        }
-    }
-}
-
-/// # Safety
-/// As for [`Lanes`].
-#[inline(always)]
-unsafe fn pairs_of<V: Lanes, const TABLES: usize>(
-    filter: &Filter,
-    blocks: &[u8],
+unsafe fn in_pairs<V: Lanes, const LINES: usize, const LOOKED_AT: usize>(
+    tables: &[Table; LINES],
+    lines: [usize; LOOKED_AT],
+    blocks: &[[[u8; ROWS_PER_BLOCK]; LINES]],
     out: &mut Survivors,
 ) {
-    let tables: &[Table; TABLES] = filter.tables().try_into().expect("so many");
-    let (blocks, _) = blocks.as_chunks::<ROWS_PER_BLOCK>().0.as_chunks::<TABLES>();
     let middle = blocks.len() / 2;
     let (low, high) = blocks.split_at(middle);
     let mut halves = out.halves(middle);
     for (number, pair) in low.iter().zip(high).enumerate() {
         let pair = [pair.0, pair.1];
-        pair.iter().for_each(|block| touch(block.as_flattened()));
+        for block in pair {
+            lines.iter().for_each(|&line| touch(&block[line % LINES]));
+        }
         // SAFETY: the caller's promise is ours.
         unsafe {
             let mut sums = [V::zero(); 2];
-            for m in 0..TABLES {
+            for line in lines {
+                let table = &tables[line % LINES].0;
                 for (sum, block) in sums.iter_mut().zip(pair) {
-                    *sum = sum.add(V::lookup(&tables[m].0, V::load(&block[m]), 8, 0));
+                    *sum = sum.add(V::lookup(table, V::load(&block[line % LINES]), 8, 0));
                 }
             }
             for (half, sum) in halves.iter_mut().zip(sums) {
@@ -307,9 +438,11 @@ unsafe fn pairs_of<V: Lanes, const TABLES: usize>(
     }
     let counts = halves.map(|half| half.count);
     out.join(middle, counts);
-    let last = high[middle..].as_flattened().as_flattened();
-    // SAFETY: the caller's promise is ours.
-    unsafe { each::<V, 8, 0>(tables, last, 2 * middle, out) };
+    for (number, block) in (2 * middle..).zip(&high[middle..]) {
+        // All of its lines: there is but one such block.
+        // SAFETY: the caller's promise is ours.
+        out.push(number, unsafe { left::<V, 8, 0>(tables, block) });
+    }
 }
 
 /// `GROUP` blocks at once share the reading of a table.

@@ -1,7 +1,7 @@
 //! The filter's one promise, on every instantiation: it never drops a row that reaches the score.
 
 use super::block::{Bits, Entries};
-use super::filter::{Filter, Verdict, survivors};
+use super::filter::{Filter, Verdict, look_again, survivors};
 use super::lanes::Lanes;
 use super::portable::Portable;
 use super::random::Random;
@@ -227,8 +227,49 @@ impl Case {
                     let others = found.masks(count);
                     assert_eq!(masks, others, "{} {kernel:?} level {level}", self.name);
                 }
+                self.check_looks(&mut filter, &masks);
             }
         }
+    }
+}
+
+impl Case {
+    /// Two looks leave what one does, wherever the blocks lie.
+    fn check_looks(&self, filter: &mut Filter, masks: &[u64]) {
+        let count = masks.len();
+        let mut memory = vec![0; self.blocks.len() + 256];
+        let mut found = Survivors::default();
+        for (&lines, odd) in filter
+            .possible_looks()
+            .iter()
+            .flat_map(|l| [(l, 0), (l, 64)])
+        {
+            let start = memory.as_ptr().align_offset(128) + odd;
+            let blocks = &mut memory[start..][..self.blocks.len()];
+            blocks.copy_from_slice(&self.blocks);
+            filter.set_first_look(Some(lines));
+            let name = format!("{} {lines} lines, {odd}", self.name);
+            found.clear(count);
+            // SAFETY: these lanes need no features.
+            unsafe { survivors::<Emulated>(filter, blocks, &mut found) };
+            let listed = found.masks(count);
+            assert!(
+                listed
+                    .iter()
+                    .zip(masks)
+                    .all(|(more, mask)| more & mask == *mask),
+                "{name}"
+            );
+            // SAFETY: as above.
+            unsafe { look_again::<Emulated>(filter, blocks, &mut found) };
+            assert_eq!(found.masks(count), masks, "{name}");
+            for kernel in Kernel::available() {
+                kernel.survivors(filter, blocks, &mut found);
+                kernel.look_again(filter, blocks, &mut found);
+                assert_eq!(found.masks(count), masks, "{name} {kernel:?}");
+            }
+        }
+        filter.set_first_look(None);
     }
 }
 
@@ -248,6 +289,8 @@ fn no_row_that_reaches_the_score_is_ever_dropped() {
         (1, 17),
         (3, 33),
         (4, 64),
+        (4, 256),
+        (16, 128),
         (8, 65),
         (8, 128),
         (8, 129),
@@ -307,4 +350,41 @@ fn the_filter_drops_most_rows_of_ordinary_data() {
         (10..40).contains(&kept),
         "{kept} rows are left for the 10 best"
     );
+}
+
+/// Codes of lines that are left out of a first look do not matter to it.
+#[test]
+fn a_first_look_reads_some_lines_only() {
+    let mut random = Random::new(79);
+    let mut case = Case::new("weighted", &mut random, (8, 256), &|r, m| {
+        r.normal() * if m < 6 { 10.0 } else { 1.0 }
+    });
+    let scores = (0..11 * 64).map(|row| {
+        adc::score(
+            case.entries(),
+            &case.blocks[row / 64 * 512..][..512],
+            row % 64,
+        )
+    });
+    let score = scores.fold(f32::NEG_INFINITY, f32::max);
+    for kernel in Kernel::available().into_iter().filter(|k| k.looks_twice()) {
+        let mut filter = Filter::new(kernel, case.entries(), 256);
+        filter.aim(case.entries(), 256, score);
+        filter.set_level(7);
+        filter.set_first_look(Some(6));
+        let mut memory = vec![0; case.blocks.len() + 128];
+        let start = memory.as_ptr().align_offset(128);
+        let mut look = |blocks: &[u8]| {
+            let aligned = &mut memory[start..][..blocks.len()];
+            aligned.copy_from_slice(blocks);
+            let mut found = Survivors::default();
+            kernel.survivors(&filter, aligned, &mut found);
+            found.masks(11)
+        };
+        let before = look(&case.blocks);
+        for block in case.blocks.chunks_exact_mut(512) {
+            block[6 * 64..].iter_mut().for_each(|code| *code ^= 85);
+        }
+        assert_eq!(look(&case.blocks), before, "{kernel:?}");
+    }
 }

@@ -31,10 +31,15 @@ pub(super) trait Lanes: Copy {
     /// A bit for each lane that is below 255.
     unsafe fn below_full(self) -> u64;
 
-    /// The survivors of whole blocks by tables of 128 entries, `table[code >> SHIFT]`, if this instruction set has a way of
-    /// its own for so many tables. Returns whether it has.
+    /// The survivors of whole blocks of `LINES` by tables of 128 entries, `table[code >> SHIFT]`, for the lines of these numbers,
+    /// if this instruction set has a way of its own. Returns whether it has.
     #[inline(always)]
-    unsafe fn by_seven_bits<const SHIFT: u32>(_: &[Table], _: &[u8], _: &mut Survivors) -> bool {
+    unsafe fn by_seven_bits<const SHIFT: u32, const LINES: usize, const LOOKED_AT: usize>(
+        _: &[Table; LINES],
+        _: [usize; LOOKED_AT],
+        _: &[[[u8; 64]; LINES]],
+        _: &mut Survivors,
+    ) -> bool {
         false
     }
 

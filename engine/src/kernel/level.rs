@@ -343,7 +343,18 @@ impl Kernel {
         adc::score(table, block, row)
     }
 
-    /// The rows of whole blocks that the filter can't drop.
+    /// Whether a first look at some lines of a block is worth while: where looking up is as fast as memory.
+    pub(super) fn looks_twice(self) -> bool {
+        match self.0 {
+            Level::Scalar | Level::Portable => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => false,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => true,
+        }
+    }
+
+    /// The rows of whole blocks that the filter can't drop, or, if it has two looks, that the first one can't.
     pub(crate) fn survivors(self, filter: &Filter, blocks: &[u8], out: &mut Survivors) {
         assert!(blocks.len().is_multiple_of(filter.block_bytes()));
         out.clear(blocks.len() / filter.block_bytes());
@@ -363,6 +374,34 @@ impl Kernel {
             // SAFETY: the portable lanes need no features.
             Level::Scalar | Level::Portable => unsafe {
                 filter::survivors::<Portable>(filter, blocks, out)
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+            Level::Avx2 => unsafe { avx2(filter, blocks, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { avx512(filter, blocks, out) },
+        }
+    }
+
+    /// What a first look has listed, looked at again: the rows that the filter can't drop.
+    pub(crate) fn look_again(self, filter: &Filter, blocks: &[u8], out: &mut Survivors) {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
+            // SAFETY: this function is compiled for AVX2.
+            unsafe { filter::look_again::<Avx2>(filter, blocks, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
+        fn avx512(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
+            // SAFETY: this function is compiled for AVX-512 VBMI.
+            unsafe { filter::look_again::<Avx512>(filter, blocks, out) }
+        }
+        match self.0 {
+            // SAFETY: the portable lanes need no features.
+            Level::Scalar | Level::Portable => unsafe {
+                filter::look_again::<Portable>(filter, blocks, out)
             },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.

@@ -26,6 +26,7 @@ mod filter_tests;
 mod float;
 mod lanes;
 mod level;
+mod looks;
 pub(crate) mod pool;
 mod portable;
 pub(crate) mod random;

@@ -56,6 +56,24 @@ impl Survivors {
         self.count = low + high;
     }
 
+    /// Begins a second look at the blocks that are listed, and returns how many they are: each is to be pushed again, in order,
+    /// with the rows that it has left.
+    #[inline(always)]
+    pub(super) fn look_again(&mut self) -> usize {
+        std::mem::take(&mut self.count)
+    }
+
+    /// The block of that number among those that were listed when the second look began. Requires: it was not yet pushed again.
+    #[inline(always)]
+    pub(super) fn listed(&self, number: usize) -> usize {
+        usize::from(self.blocks[number])
+    }
+
+    /// How many blocks are listed.
+    pub(crate) fn blocks(&self) -> usize {
+        self.count
+    }
+
     /// How many rows there are.
     pub(crate) fn len(&self) -> usize {
         let masks = &self.masks[..self.count];

@@ -19,6 +19,20 @@ const RESCORED: usize = 16;
 /// Blocks on which a plan is made.
 const PLAN_BLOCKS: usize = 16;
 
+/// Blocks on which it is tried how much a first look has to read.
+const LOOK_BLOCKS: usize = 64;
+
+/// What looking at a block costs, in lines that are read in order: so many of all, and all of them for the share that is looked at again.
+fn look_cost(first: usize, all: usize, again: f32) -> f32 {
+    first as f32 + again * (all as f32 + SECOND_LOOK)
+}
+
+/// What a second look costs beside its lines.
+const SECOND_LOOK: f32 = 4.0;
+
+/// Where so many blocks are looked at again, a slightly higher threshold changes little.
+const HOPELESS: f32 = 0.5;
+
 /// The tables are made anew once the range of deficits could be this much narrower, and so many rows have been scored as
 /// take longer than making them.
 const SHARPER: f64 = 0.97;
@@ -52,6 +66,10 @@ pub(super) struct Search<'a> {
     planned_at: f64,
     /// Rows let through and blocks looked at since the plan was made.
     measured: (usize, usize),
+    /// Range relative to that at which it was tried how much of a block is to be looked at first; and the one at which it is
+    /// worth trying again.
+    looked_at: f64,
+    look_again_at: f64,
 }
 
 /// What the searches of one thread write to, one after the other. A thread keeps it from scan to scan: allocating it anew
@@ -91,6 +109,8 @@ impl<'a> Search<'a> {
             scored: 0,
             planned_at: 1.0,
             measured: (0, 0),
+            looked_at: 1.0,
+            look_again_at: 1.0,
         }
     }
 
@@ -123,7 +143,12 @@ impl<'a> Search<'a> {
             self.make_plan(bytes, scratch);
         }
         match self.plan {
-            Plan::Filter { .. } => self.filter(bytes, first_block, alive, scratch),
+            Plan::Filter { .. } => {
+                if self.looked_at <= self.look_again_at {
+                    self.choose_look(bytes, scratch);
+                }
+                self.filter(bytes, first_block, alive, scratch);
+            }
             Plan::Floats | Plan::None => {
                 self.measured.1 += bytes.len() / self.table.shape().block_bytes();
                 self.score_all(bytes, first_block, alive);
@@ -148,6 +173,7 @@ impl<'a> Search<'a> {
         if stale {
             if self.verdict == Verdict::Some {
                 self.planned_at *= sharpness;
+                self.looked_at *= sharpness;
             }
             let codewords = self.table.shape().codewords();
             self.verdict = self.filter.aim(self.table.entries(), codewords, cutoff);
@@ -204,6 +230,34 @@ impl<'a> Search<'a> {
         self.filter.set_level(best.2);
         self.planned_at = 1.0;
         self.measured = (0, 0);
+        (self.looked_at, self.look_again_at) = (1.0, 1.0);
+    }
+
+    /// Tries on some blocks how many lines a first look has to read, and takes what costs least.
+    fn choose_look(&mut self, bytes: &[u8], scratch: &mut Scratch) {
+        let block_bytes = self.table.shape().block_bytes();
+        let Some(bytes) = bytes.get(..LOOK_BLOCKS * block_bytes) else {
+            return;
+        };
+        let all = block_bytes / ROWS_PER_BLOCK;
+        let (mut best, mut least) = (None, all as f32);
+        (self.looked_at, self.look_again_at) = (1.0, 0.97);
+        // The fewer lines, the more is looked at again.
+        for &lines in self.filter.looks().iter().rev() {
+            self.filter.set_first_look(Some(lines));
+            self.kernel
+                .survivors(&self.filter, bytes, &mut scratch.survivors);
+            let again = scratch.survivors.blocks() as f32 / LOOK_BLOCKS as f32;
+            let cost = look_cost(lines, all, again);
+            if cost >= least {
+                if again > HOPELESS {
+                    self.look_again_at = 0.9;
+                }
+                break;
+            }
+            (best, least) = (Some(lines), cost);
+        }
+        self.filter.set_first_look(best);
     }
 
     fn filter(
@@ -217,6 +271,16 @@ impl<'a> Search<'a> {
         self.measured.1 += blocks;
         let Scratch { survivors, rows } = scratch;
         self.kernel.survivors(&self.filter, bytes, survivors);
+        if let Some(lines) = self.filter.first_look() {
+            let again = survivors.blocks() as f32 / blocks as f32;
+            self.kernel.look_again(&self.filter, bytes, survivors);
+            // What was tried may have been unlike the rest.
+            let all = self.table.shape().block_bytes() / ROWS_PER_BLOCK;
+            if look_cost(lines, all, again) > all as f32 {
+                let more = self.filter.looks().iter().find(|&&more| more > lines);
+                self.filter.set_first_look(more.copied());
+            }
+        }
         if !alive.all(first_block..first_block + blocks) {
             survivors.retain(|block| alive.of(first_block + block));
         }
