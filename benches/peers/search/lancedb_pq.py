@@ -15,9 +15,7 @@ def settings(rows, dim, bytes, refine=None):
     partitions = max(1, int(rows**0.5))
     probes = sorted({max(1, partitions // 20), max(1, partitions // 5), partitions})
     search = [{"probes": p, **({"refine": refine} if refine else {})} for p in probes]
-    # A build among ten million rows takes a quarter of an hour: there only the codes that find more among a million.
     codes = [(bits, subspaces) for bits, subspaces in [(4, 2 * bytes), (8, bytes)] if dim % subspaces == 0]
-    codes = codes[:1] if rows > 1_000_000 else codes
     return [
         {"build": {"partitions": partitions, "subspaces": subspaces, "bits": bits}, "bytes": bytes, "search": search}
         for bits, subspaces in codes
