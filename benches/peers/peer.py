@@ -97,11 +97,13 @@ def search(peer, case, about, folder, setting, arguments):
     peer.search(index, queries[:1], fetch, setting, threads)
     opened = time.perf_counter() - opened
 
-    found, began = [], time.perf_counter()
-    for start in range(0, len(queries), 64):
-        found.append(peer.search(index, queries[start : start + 64], fetch, setting, threads))
+    # The first calls are small, so that a slow one is not long over its limit.
+    found, began, start, some = [], time.perf_counter(), 0, 8
+    while start < len(queries):
+        found.append(peer.search(index, queries[start : start + some], fetch, setting, threads))
         if time.perf_counter() - began > limit:
             break
+        start, some = start + some, min(64, 2 * some)
     np.save(hits, np.concatenate(found).astype(np.int64))
 
     def passes(batch):

@@ -20,14 +20,14 @@ def about(name):
 
 
 def levels():
-    """Every SIMD level that can be set here. faiss's default for 8-bit codes is not its fastest."""
+    """Every SIMD level that can be set here; {} is the default, which for 8-bit codes is not the fastest."""
     found = [{}]
     if hasattr(faiss, "SIMDConfig"):
         default = faiss.SIMDConfig.get_level()
         for name in LEVELS:
             value = getattr(faiss, f"SIMDLevel_{name}", None)
             try:
-                if value is not None:
+                if value is not None and value != default:
                     faiss.SIMDConfig.set_level(value)
                     found.append({"level": name})
             except Exception:  # noqa: BLE001 - this machine has not got it

@@ -2,6 +2,7 @@
 //! in CPU seconds, and whoever is asked has the machine to itself.
 
 use super::case::Case;
+use super::cores;
 use super::peers::{About, Built, Programs, Setting};
 use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
@@ -10,8 +11,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::thread;
 
 /// A case and those who can be asked about it.
 #[derive(Clone, Copy)]
@@ -79,39 +78,30 @@ pub fn all(site: Site<'_>, entries: &[Entry<'_>]) -> Vec<Result<Vec<Built>>> {
     let heir = |entry: &&Entry<'_>| entries.iter().any(|other| entry.inherits(other));
     let own = (0..entries.len()).filter(|&e| !heir(&&entries[e]));
     let jobs = own.flat_map(|e| (0..entries[e].settings.len()).map(move |n| (e, n)));
-    let jobs = Mutex::new(jobs.collect::<Vec<(usize, usize)>>());
-    let done = Mutex::new(HashMap::new());
-    let work = || {
-        while let Some((e, n)) = next(&jobs) {
-            let entry = &entries[e];
-            let built = site.build(entry, n);
-            let heirs = (0..entries.len()).filter(|&h| entries[h].inherits(entry));
-            for h in heirs {
+    let jobs: Vec<(usize, usize)> = jobs.collect();
+    let built = cores::each(jobs.len(), |job| {
+        let (e, n) = jobs[job];
+        let entry = &entries[e];
+        let built = site.build(entry, n);
+        let heirs = (0..entries.len()).filter(|&h| entries[h].inherits(entry));
+        let mut all: Vec<((usize, usize), Result<Built>)> = heirs
+            .map(|h| {
                 let copied = match &built {
                     Ok(built) => copy_folder(&site.index(entry, n), &site.index(&entries[h], n))
                         .map(|()| built.clone()),
                     Err(why) => Err(anyhow!("{why:#}")),
                 };
-                done.lock().expect("no panic").insert((h, n), copied);
-            }
-            done.lock().expect("no panic").insert((e, n), built);
-        }
-    };
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(work);
-        }
+                ((h, n), copied)
+            })
+            .collect();
+        all.push(((e, n), built));
+        all
     });
-    let mut done = done.into_inner().expect("no panic");
-    let mut of = |(e, n)| done.remove(&(e, n)).context("it was not built")?;
+    let mut built: HashMap<_, _> = built.into_iter().flatten().collect();
+    let mut of = |(e, n)| built.remove(&(e, n)).context("it was not built")?;
     (0..entries.len())
         .map(|e| (0..entries[e].settings.len()).map(|n| of((e, n))).collect())
         .collect()
-}
-
-fn next<T>(jobs: &Mutex<Vec<T>>) -> Option<T> {
-    jobs.lock().expect("no panic").pop()
 }
 
 /// Everything in a folder, to another that is emptied first.

@@ -6,6 +6,7 @@
 
 pub mod builds;
 pub mod case;
+mod cores;
 pub mod embeddings;
 pub mod exact;
 pub mod learning;

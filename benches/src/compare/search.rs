@@ -2,6 +2,7 @@
 
 use super::builds::{self, Entry, Site};
 use super::case::{Case, K};
+use super::cores;
 use super::exact;
 use super::machine::Machine;
 use super::outcome::{Compared, Measured, Missing, Swept};
@@ -45,7 +46,7 @@ struct Asking {
 }
 
 impl Effort {
-    /// For choosing among settings.
+    /// For choosing among settings; slow ones too are asked dozens of queries.
     fn glance(&self) -> Asking {
         let seconds = self.seconds.min(0.3);
         Asking {
@@ -53,7 +54,7 @@ impl Effort {
             seconds,
             repeats: 1,
             batch: 0,
-            limit: 12.0 * seconds,
+            limit: 24.0 * seconds,
         }
     }
 
@@ -64,16 +65,16 @@ impl Effort {
             seconds: self.seconds,
             repeats: self.repeats,
             batch: 64,
-            limit: 0.0,
+            limit: 4.0 * self.seconds,
         }
     }
 
     /// For those of two, and for recall: hits do not depend on threads, so both look for them. It is of all queries, or of
-    /// those that four minutes are enough for.
+    /// those that two minutes are enough for.
     fn two_threads(&self) -> Asking {
         Asking {
             threads: 2,
-            limit: 240.0,
+            limit: 120.0,
             ..self.one_thread()
         }
     }
@@ -260,23 +261,31 @@ impl Attempt<'_> {
         })
     }
 
-    /// A short look at each; none where there is nothing to choose.
+    /// A short look at each, one on each core; none where there is nothing to choose.
     fn tried(&self, candidates: &[(usize, Value)]) -> Result<Vec<Tried>> {
-        let mut tried = Vec::new();
-        for (n, all) in candidates.iter().filter(|_| candidates.len() > 1) {
+        let jobs = if candidates.len() > 1 {
+            candidates.len()
+        } else {
+            0
+        };
+        let tried = cores::each(jobs, |job| {
+            let (n, all) = &candidates[job];
             let index = self.site.index(self.entry, *n);
             let (found, searched) = self.search(&index, all, &self.effort.glance())?;
             let speed = rate(&searched.one, |t| t.cpu);
             let recall = found.exact;
             eprintln!("  {all}: recall {recall:.3}, {speed:.0} queries/s");
-            tried.push(Tried { recall, speed });
-        }
-        Ok(tried)
+            Ok(Tried { recall, speed })
+        });
+        tried.into_iter().collect()
     }
 
     fn search(&self, index: &Path, setting: &Value, asking: &Asking) -> Result<(Found, Searched)> {
         let case = self.site.case;
-        let hits = case.dir.join("hits.npy");
+        let hits = tempfile::Builder::new()
+            .suffix(".npy")
+            .tempfile_in(&case.dir)?;
+        let hits = hits.path();
         let more = [
             asking.threads.to_string(),
             asking.seconds.to_string(),
@@ -290,7 +299,7 @@ impl Attempt<'_> {
         let searched = self
             .site
             .call(self.entry.peer, "search", index, setting, &more)?;
-        Ok((Found::read(&hits, case)?, searched))
+        Ok((Found::read(hits, case)?, searched))
     }
 }
 
