@@ -4,7 +4,7 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 
-# Among more rows codes of four bits find less than those of eight (ten million: .095 and .137 of the exact top), and an index
+# Among more rows codes of four bits find less than those of eight (ten million: .095 and .123 of the exact top), and an index
 # takes a quarter of an hour to build.
 FEW = 5_000_000
 
