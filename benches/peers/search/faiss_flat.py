@@ -5,7 +5,7 @@ import faiss
 from . import faiss_common as common
 
 NAME = "faiss IndexFlat"
-# From so many queries a call on matrix products are used. The default never does for a batch of 64, which is then five times as slow;
+# From so many queries a call on matrix products are used. The default never does for a batch of 64, which is then three to five times as slow;
 # with a small number a single query is half as fast, for it takes another way too.
 SINGLE = faiss.cvar.distance_compute_blas_threshold
 BATCH = 20

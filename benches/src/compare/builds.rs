@@ -1,5 +1,5 @@
 //! Every index of a case is built before any is asked, as many at once as there are cores: what building takes is told
-//! in CPU seconds, and whoever is asked has the machine to itself.
+//! in CPU seconds, and whoever is measured has the machine to itself.
 
 use super::case::Case;
 use super::cores;
