@@ -10,9 +10,7 @@ COMPARE_ARGS ?=
 
 compare: setup peers ## ourselves beside other databases and indexes; rewrites docs/comparison.md (COMPARE_DATA=FOLDER)
 	cargo build --release --workspace --bins
-	target/release/compare search --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" --embeddings $(TABLE_OUT)/embeddings $(COMPARE_ARGS)
-	target/release/compare whole --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" $(COMPARE_ARGS)
-	target/release/compare pages --table $(TABLE_OUT) $(COMPARE_ARGS)
+	target/release/compare all --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" --embeddings $(TABLE_OUT)/embeddings --table $(TABLE_OUT) $(COMPARE_ARGS)
 
 compare-pages: ## write docs/comparison.md and docs/evidence.md again, from what was measured
 	cargo run --release -q -p mopqdb-benches --bin compare -- pages --table $(TABLE_OUT)

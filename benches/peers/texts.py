@@ -4,8 +4,8 @@
     texts.py NAME insert DB BUNDLE THREADS FILE     FILE has key TAB text a line; returns when all are searchable
     texts.py NAME query DB BUNDLE THREADS           a query a line on stdin, {"hits": [{"key": ...}, ...]} a line on stdout
 
-NAME is a module of `texts/`. The encoder is onnxruntime and tokenizers on the very bundle that mopqdb uses: texts as they
-come, 32 at a time, padded to the longest of each 32.
+NAME is a module of `texts/`. The encoder is onnxruntime and tokenizers on the very bundle that mopqdb uses: the texts of a call by
+length, as sentence-transformers sorts them, 32 at a time, padded to the longest of each 32.
 """
 
 import importlib
@@ -34,15 +34,18 @@ class Encoder:
 
     def __call__(self, texts):
         np, rows = self.np, []
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
         for start in range(0, len(texts), 32):
-            batch = self.tokenizer.encode_batch(texts[start : start + 32])
+            batch = self.tokenizer.encode_batch([texts[n] for n in order[start : start + 32]])
             ids = np.array([e.ids for e in batch], dtype=np.int64)
             mask = np.array([e.attention_mask for e in batch], dtype=np.int64)
             feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
             hidden = self.session.run(["last_hidden_state"], feed)[0]
             mean = (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdims=True)
             rows.append(mean / np.linalg.norm(mean, axis=1, keepdims=True))
-        return np.concatenate(rows).astype(np.float32)
+        out = np.empty((len(texts), rows[0].shape[1]), dtype=np.float32)
+        out[order] = np.concatenate(rows)
+        return out
 
 
 def main():

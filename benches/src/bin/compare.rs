@@ -1,12 +1,15 @@
-//! `make compare`: ourselves beside peers. `compare search`, `compare whole` measure; `compare pages` writes the docs.
+//! `make compare`: ourselves beside peers. `compare all` is the whole of it: `prepare` encodes and learns, `whole` and `search`
+//! measure, `pages` writes the docs.
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use mopqdb_benches::compare::case::{self, Case};
 use mopqdb_benches::compare::embeddings::Embeddings;
+use mopqdb_benches::compare::excerpt::{self, Room};
 use mopqdb_benches::compare::peers::Programs;
 use mopqdb_benches::compare::search::{self, Effort};
 use mopqdb_benches::compare::set::Set;
+use mopqdb_benches::compare::when::Run;
 use mopqdb_benches::compare::whole::{self, Size};
 use mopqdb_benches::compare::{learning, model, pages};
 use std::ffi::OsString;
@@ -22,6 +25,10 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Everything, in one run: prepare, whole, search, pages.
+    All(Flags),
+    /// Encode the texts of the sets and learn from their pairs; what was done is not done again.
+    Prepare(Flags),
     /// Vectors in, hits out: every peer on every case.
     Search(Flags),
     /// Texts in, hits out.
@@ -30,7 +37,7 @@ enum Command {
     Pages(Flags),
 }
 
-/// The three commands share their flags, so that `make compare` can pass all of them the same.
+/// The commands share their flags, so that what is right for one is right for all.
 #[derive(Debug, Args)]
 struct Flags {
     /// What is measured.
@@ -54,24 +61,27 @@ struct Flags {
     /// Synthetic rows [default: 1000000,10000000; quick: 100000].
     #[arg(long, value_delimiter = ',')]
     rows: Option<Vec<usize>>,
-    /// Bytes a row that are compared [default: 8,16; quick: 8].
-    #[arg(long, value_delimiter = ',')]
-    bytes: Option<Vec<usize>>,
+    /// Bytes a row that are compared.
+    #[arg(long, value_delimiter = ',', default_value = "8")]
+    bytes: Vec<usize>,
     /// Only cases whose names begin so: quora-384, quora-128, clustered-1M, ...
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
     /// Only peers whose names begin so; the others keep what this machine measured of them before.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
+    /// Text of each set's keys that is encoded at most, in MB, and an eighth of it of training queries; 0: all.
+    #[arg(long, default_value_t = 32)]
+    text: usize,
     /// Graphs to so many rows.
     #[arg(long, default_value_t = 1_000_000)]
     graph_rows: usize,
-    /// Queries of a case [default: 2000, synthetic 500; quick: 500].
+    /// Queries of a case [default: 1000, synthetic 500; quick: 500].
     #[arg(long)]
     queries: Option<usize>,
-    /// Seconds of each timing [default: 1; quick: 0.3].
-    #[arg(long)]
-    seconds: Option<f64>,
+    /// Seconds of each timing.
+    #[arg(long, default_value_t = 0.3)]
+    seconds: f64,
     /// Repeats of each timing [default: 5; quick: 3].
     #[arg(long)]
     repeats: Option<usize>,
@@ -93,6 +103,12 @@ struct Flags {
 }
 
 impl Flags {
+    /// Whether a case of the set may be wanted.
+    fn wants_some(&self, set: &str) -> bool {
+        let of_set = |case: &String| case.starts_with(set) || set.starts_with(case.as_str());
+        self.cases.is_empty() || self.cases.iter().any(of_set)
+    }
+
     fn wants(&self, case: &str) -> bool {
         self.cases.is_empty()
             || self
@@ -106,11 +122,28 @@ impl Flags {
         given.unwrap_or(if self.quick { quick } else { whole })
     }
 
-    fn effort(&self) -> Effort {
+    /// Test queries of a set.
+    fn asked(&self) -> usize {
+        self.or(self.queries, 500, 1_000)
+    }
+
+    fn room(&self) -> Room {
+        let bytes = match self.text {
+            0 => usize::MAX,
+            mb => mb * 1_000_000,
+        };
+        Room {
+            keys: bytes,
+            queries: bytes / 8,
+        }
+    }
+
+    fn effort(&self, run: Run) -> Effort {
         Effort {
-            seconds: self.or(self.seconds, 0.3, 1.0),
+            run,
+            seconds: self.seconds,
             repeats: self.or(self.repeats, 3, 5),
-            bytes: self.or(self.bytes.clone(), vec![8], vec![8, 16]),
+            bytes: self.bytes.clone(),
             graph_rows: self.graph_rows,
             only: self.peers.clone(),
             quick: self.quick,
@@ -120,13 +153,23 @@ impl Flags {
 
 fn main() -> Result<()> {
     match Program::parse().command {
-        Command::Search(flags) => searches(&flags),
-        Command::Whole(flags) => whole(&flags),
-        Command::Pages(flags) => {
-            learning::write(&flags.table, &flags.docs)?;
-            pages::write(&flags.out, &flags.docs, &flags.readme)
+        Command::All(flags) => {
+            prepare(&flags)?;
+            let run = Run::begin();
+            whole(&flags, run)?;
+            searches(&flags, run)?;
+            write_pages(&flags)
         }
+        Command::Prepare(flags) => prepare(&flags),
+        Command::Search(flags) => searches(&flags, Run::begin()),
+        Command::Whole(flags) => whole(&flags, Run::begin()),
+        Command::Pages(flags) => write_pages(&flags),
     }
+}
+
+fn write_pages(flags: &Flags) -> Result<()> {
+    learning::write(&flags.table, &flags.docs)?;
+    pages::write(&flags.out, &flags.docs, &flags.readme)
 }
 
 /// The sets that were asked for and are there.
@@ -150,27 +193,64 @@ fn sets(flags: &Flags) -> Vec<(String, PathBuf)> {
     found
 }
 
-fn searches(flags: &Flags) -> Result<()> {
-    let programs = Programs::new(flags.python.clone(), flags.programs.clone())?;
-    let mut folders = vec![flags.out.join("embeddings")];
-    folders.extend(flags.embeddings.clone());
-    for (name, path) in sets(flags) {
-        let of_set = |case: &String| case.starts_with(&name) || name.starts_with(case.as_str());
-        if !flags.cases.is_empty() && !flags.cases.iter().any(of_set) {
-            continue;
-        }
-        let set = Set::load(&path)?;
-        let embeddings = Embeddings::new(folders.clone())?;
-        let queries = flags.or(flags.queries, 500, 2_000);
-        let learned = model::learned(&flags.out, &name, &set, &embeddings, &programs, flags.quick);
-        let learned = learned
+fn wanted_sets(flags: &Flags) -> Vec<(String, PathBuf)> {
+    let mut all = sets(flags);
+    all.retain(|(name, _)| flags.wants_some(name));
+    all
+}
+
+/// A set with what was made of it.
+struct Prepared {
+    name: String,
+    set: Set,
+    embeddings: Embeddings,
+    /// Codes that were learned from its pairs.
+    learned: Option<PathBuf>,
+}
+
+impl Prepared {
+    fn new(flags: &Flags, programs: &Programs, name: String, path: &Path) -> Result<Self> {
+        let mut folders = vec![flags.out.join("embeddings")];
+        folders.extend(flags.embeddings.clone());
+        let set = excerpt::of(Set::load(path)?, flags.room(), flags.asked());
+        let embeddings = Embeddings::new(folders)?;
+        let learned = model::learned(&flags.out, &name, &set, &embeddings, programs, flags.quick)
             .inspect_err(|why| eprintln!("{name}: no learned codes: {why:#}"))
             .ok();
+        Ok(Self {
+            name,
+            set,
+            embeddings,
+            learned,
+        })
+    }
+}
+
+/// Encoding takes most of an hour, and is no figure of anybody's: it is done before the run.
+fn prepare(flags: &Flags) -> Result<()> {
+    let programs = Programs::new(flags.python.clone(), flags.programs.clone())?;
+    for (name, path) in wanted_sets(flags) {
+        let one = Prepared::new(flags, &programs, name, &path)?;
+        case::encoded(&one.set, &one.embeddings, flags.asked())?;
+    }
+    Ok(())
+}
+
+fn searches(flags: &Flags, run: Run) -> Result<()> {
+    let programs = Programs::new(flags.python.clone(), flags.programs.clone())?;
+    for (name, path) in wanted_sets(flags) {
+        let one = Prepared::new(flags, &programs, name, &path)?;
+        let Prepared {
+            name,
+            set,
+            embeddings,
+            learned,
+        } = one;
         if flags.wants(&case::real_name(&name, embeddings.dim())) {
-            let mut whole = case::real(&flags.out, &name, &set, &embeddings, None, queries)?;
+            let mut whole = case::real(&flags.out, &name, &set, &embeddings, None, flags.asked())?;
             let models = learned.iter().map(|bundle| (8, bundle.clone()));
             whole.models.extend(models);
-            run(flags, &programs, &whole)?;
+            measure(flags, run, &programs, &whole)?;
         }
         let Some(bundle) = learned else {
             continue;
@@ -178,10 +258,16 @@ fn searches(flags: &Flags) -> Result<()> {
         let codes = flags.out.join("models").join(format!("{name}-codes"));
         let (head, codes) = model::without_head(&bundle, &codes)?;
         if flags.wants(&case::real_name(&name, head.dim())) {
-            let mut narrow =
-                case::real(&flags.out, &name, &set, &embeddings, Some(&head), queries)?;
+            let mut narrow = case::real(
+                &flags.out,
+                &name,
+                &set,
+                &embeddings,
+                Some(&head),
+                flags.asked(),
+            )?;
             narrow.models.push((8, codes));
-            run(flags, &programs, &narrow)?;
+            measure(flags, run, &programs, &narrow)?;
         }
     }
     let sizes = flags.or(
@@ -192,18 +278,18 @@ fn searches(flags: &Flags) -> Result<()> {
     for rows in sizes {
         if flags.wants(&case::synthetic_name(rows)) {
             let case = case::synthetic(&flags.out, rows, flags.queries.unwrap_or(500))?;
-            run(flags, &programs, &case)?;
+            measure(flags, run, &programs, &case)?;
         }
     }
     Ok(())
 }
 
-fn run(flags: &Flags, programs: &Programs, case: &Case) -> Result<()> {
+fn measure(flags: &Flags, run: Run, programs: &Programs, case: &Case) -> Result<()> {
     let path = flags.out.join("search").join(format!("{}.json", case.name));
     fs::create_dir_all(path.parent().context("a folder")?)?;
     let before = fs::read(&path).ok();
     let before = before.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    search::run(case, programs, &flags.effort(), before, |compared| {
+    search::run(case, programs, &flags.effort(run), before, |compared| {
         save(&path, compared)
     })?;
     // Gigabytes, and quickly made again.
@@ -215,7 +301,7 @@ fn save(path: &Path, what: &impl serde::Serialize) -> Result<()> {
     fs::write(path, text).with_context(|| format!("{}: writing", path.display()))
 }
 
-fn whole(flags: &Flags) -> Result<()> {
+fn whole(flags: &Flags, run: Run) -> Result<()> {
     let programs = Programs::new(flags.python.clone(), flags.programs.clone())?;
     let Some((name, path)) = sets(flags).into_iter().next() else {
         return Ok(());
@@ -224,6 +310,7 @@ fn whole(flags: &Flags) -> Result<()> {
         texts: flags.or(flags.texts, 2_000, 100_000),
         queries: if flags.quick { 200 } else { 1_000 },
     };
-    let job = whole::measure(&flags.out, &name, &Set::load(&path)?, &programs, size)?;
+    let set = Set::load(&path)?;
+    let job = whole::measure(&flags.out, &name, &set, &programs, size, run)?;
     save(&flags.out.join("whole.json"), &job)
 }

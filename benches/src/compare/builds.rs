@@ -179,6 +179,7 @@ mod tests {
             right: None,
             own: Vec::new(),
             models: Vec::new(),
+            began: 0,
         };
         let about = |built_by: Option<&str>| About {
             name: "x".into(),

@@ -3,6 +3,7 @@
 use super::embeddings::{Embeddings, Side};
 use super::exact;
 use super::set::Set;
+use super::when;
 use crate::data::Stream;
 use anyhow::{Context, Result};
 use mopqdb::quantizer::Quantizer;
@@ -38,6 +39,8 @@ pub struct Case {
     pub own: Vec<Option<u32>>,
     /// Bundles of ours for it: bytes a row, folder.
     pub models: Vec<(usize, PathBuf)>,
+    /// When it began to be made.
+    pub began: u64,
 }
 
 /// Vectors before they are a case.
@@ -54,6 +57,7 @@ pub fn synthetic(out: &Path, rows: usize, queries: usize) -> Result<Case> {
         "{} synthetic rows of {DIM} numbers in 2,000 clusters, of length 1",
         crate::report::markdown::thousands(rows as i64)
     );
+    let began = when::now();
     let mut stream = Stream::embedding_like(11, DIM);
     let vectors = Vectors {
         rows: stream.take(rows),
@@ -61,7 +65,8 @@ pub fn synthetic(out: &Path, rows: usize, queries: usize) -> Result<Case> {
         more: stream.take(MORE),
         dim: DIM,
     };
-    write(out, synthetic_name(rows), what, vectors, None, true)
+    let case = write(out, synthetic_name(rows), what, vectors, None, true)?;
+    Ok(Case { began, ..case })
 }
 
 /// What [`synthetic`] calls its case.
@@ -86,12 +91,9 @@ pub fn real(
     head: Option<&Quantizer>,
     queries: usize,
 ) -> Result<Case> {
-    let keys: Vec<&str> = set.keys.iter().map(String::as_str).collect();
-    let test: Vec<&str> = set.test.queries.iter().map(String::as_str).collect();
+    let began = when::now();
     let hidden = embeddings.dim();
-    let rows = embeddings.of(Side::Key, &keys)?;
-    let mut asked = embeddings.of(Side::Query, &test)?;
-    asked.truncate(queries * hidden);
+    let (rows, asked) = encoded(set, embeddings, queries)?;
     let project = |vectors: &[f32]| -> Result<Vec<f32>> {
         let Some(head) = head else {
             return Ok(vectors.to_vec());
@@ -101,9 +103,15 @@ pub fn real(
         Ok(out)
     };
     let dim = head.map_or(hidden, Quantizer::dim);
+    let thousands = |n: usize| crate::report::markdown::thousands(n as i64);
+    let keys = match set.keys.len() {
+        some if some < set.all_keys => {
+            format!("{} of the {}", thousands(some), thousands(set.all_keys))
+        }
+        all => format!("the {}", thousands(all)),
+    };
     let what = format!(
-        "the {} keys of `{name}`, by the default encoder{}",
-        crate::report::markdown::thousands(keys.len() as i64),
+        "{keys} keys of `{name}`, by the default encoder{}",
         if head.is_some() {
             format!(", projected to {dim} by the head that MoPQ learned from the training pairs")
         } else {
@@ -121,14 +129,20 @@ pub fn real(
         set.test.right[..count].to_vec(),
         set.test.own[..count].to_vec(),
     );
-    write(
-        out,
-        real_name(name, dim),
-        what,
-        vectors,
-        Some(truth),
-        head.is_none(),
-    )
+    let name = real_name(name, dim);
+    let case = write(out, name, what, vectors, Some(truth), head.is_none())?;
+    Ok(Case { began, ..case })
+}
+
+/// The vectors of a set's keys, and of its first test queries.
+pub fn encoded(set: &Set, embeddings: &Embeddings, queries: usize) -> Result<(Vec<f32>, Vec<f32>)> {
+    let keys: Vec<&str> = set.keys.iter().map(String::as_str).collect();
+    let test = set.test.queries.iter().take(queries);
+    let test: Vec<&str> = test.map(String::as_str).collect();
+    Ok((
+        embeddings.of(Side::Key, &keys)?,
+        embeddings.of(Side::Query, &test)?,
+    ))
 }
 
 type Truth = (Vec<Vec<u32>>, Vec<Option<u32>>);
@@ -186,5 +200,6 @@ fn write(
         right,
         own,
         models: Vec::new(),
+        began: when::now(),
     })
 }

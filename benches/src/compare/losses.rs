@@ -255,6 +255,7 @@ pub(crate) mod tests {
         Measured {
             peer: peer.into(),
             name: peer.into(),
+            run: Default::default(),
             version: "1".into(),
             durable: "yes".into(),
             setting: String::new(),
@@ -287,6 +288,7 @@ pub(crate) mod tests {
             seconds: 0.1,
             quick: true,
             machine: Default::default(),
+            when: None,
             peers,
             missing: Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! A model that is learned from a set's training pairs, by the programs that a user has: create, insert, train.
 
 use super::embeddings::{Embeddings, Side};
+use super::excerpt::VALID;
 use super::peers::Programs;
 use super::set::Set;
 use anyhow::{Context, Result, bail};
@@ -35,7 +36,7 @@ pub fn learned(
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work)?;
     // Training and validation queries in one file, pairs by row number.
-    let valid = set.valid.first(2_000);
+    let valid = set.valid.first(VALID);
     let texts = |queries: &[String]| -> Result<Vec<f32>> {
         let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
         embeddings.of(Side::Query, &texts)

@@ -1,5 +1,6 @@
 //! What is kept of a run, as JSON: the pages are made of it and of nothing else.
 
+use super::when::{Run, When};
 use serde::{Deserialize, Serialize};
 
 /// One case, all its peers: one run on one machine.
@@ -23,6 +24,9 @@ pub struct Compared {
     pub quick: bool,
     /// Where.
     pub machine: super::machine::Machine,
+    /// When; older runs did not keep it.
+    #[serde(default)]
+    pub when: Option<When>,
     /// What was measured.
     pub peers: Vec<Measured>,
     /// Peers that are not in the table, and why.
@@ -54,6 +58,9 @@ pub struct Measured {
     pub peer: String,
     /// As people call it.
     pub name: String,
+    /// In which run; older ones did not keep it.
+    #[serde(default)]
+    pub run: Run,
     /// Of the library.
     pub version: String,
     /// Whether an acknowledged insert survives a crash, in words.
@@ -117,6 +124,9 @@ pub struct WholeJob {
     pub set: String,
     /// Where.
     pub machine: super::machine::Machine,
+    /// When; older runs did not keep it.
+    #[serde(default)]
+    pub when: Option<When>,
     /// What was measured.
     pub systems: Vec<Whole>,
     /// What could not be.
@@ -168,6 +178,7 @@ mod tests {
             seconds: 0.5,
             quick: false,
             machine: Default::default(),
+            when: None,
             peers: Vec::new(),
             missing: Vec::new(),
         };

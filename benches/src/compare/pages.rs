@@ -2,7 +2,7 @@
 
 use super::losses::{self, found};
 use super::outcome::{Compared, Measured, WholeJob};
-use super::{peers, whole_page};
+use super::{peers, provenance, whole_page};
 use crate::report::markdown::{Table, maybe, number, recall, thousands};
 use crate::report::markers;
 use crate::report::plot::{Plot, Scale, Series};
@@ -15,27 +15,50 @@ use std::path::{Path, PathBuf};
 const SHOWN: &str = "wiki-384";
 
 /// Keeps what was measured in `out` as `docs/measured`, and from all that is there rewrites the sections of
-/// `docs/comparison.md`, their plots, and the table in `README.md` if its case is among them.
+/// `docs/comparison.md`, their plots, and the table in `README.md` if its case is among them. What another machine measured is in
+/// a folder NAME of `docs/measured`, and its page is `docs/comparison-NAME.md`.
 pub fn write(out: &Path, docs: &Path, readme: &Path) -> Result<()> {
-    let page = docs.join("comparison.md");
-    let plots = docs.join("plots");
-    fs::create_dir_all(&plots)?;
     let measured = docs.join("measured");
     keep(out, &measured)?;
-    for case in read_cases(&measured)? {
-        fs::write(plots.join(format!("search-{}.svg", case.case)), plot(&case))?;
-        let text = search(&case) + &lost(&case);
-        markers::rewrite_or_add(&page, "search", &case.case, &text)?;
+    for case in page(&measured, docs, "comparison.md", "plots")? {
         if case.case == SHOWN {
             markers::rewrite(readme, "compare", &short(&case))?;
         }
     }
-    let whole = measured.join("whole.json");
-    if whole.exists() {
-        let job: WholeJob = serde_json::from_slice(&fs::read(whole)?)?;
-        markers::rewrite(&page, "whole", &whole_page::whole_job(&job))?;
+    for entry in fs::read_dir(&measured).into_iter().flatten() {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let file = format!("comparison-{name}.md");
+            page(&entry.path(), docs, &file, &format!("plots/{name}"))?;
+        }
     }
     Ok(())
+}
+
+/// One page, from what is in a folder; `plots` is a folder in `docs`. The cases that are on it.
+fn page(measured: &Path, docs: &Path, file: &str, plots: &str) -> Result<Vec<Compared>> {
+    let page = docs.join(file);
+    fs::create_dir_all(docs.join(plots))?;
+    let cases = read_cases(measured)?;
+    for case in &cases {
+        let picture = format!("{plots}/search-{}.svg", case.case);
+        fs::write(docs.join(&picture), plot(case))?;
+        let text = search(case, &picture) + &lost(case);
+        markers::rewrite_or_add(&page, "search", &case.case, &text)?;
+    }
+    let whole = measured.join("whole.json");
+    let mut job: Option<WholeJob> = None;
+    if whole.exists() {
+        job = Some(serde_json::from_slice(&fs::read(whole)?)?);
+    }
+    if let Some(job) = &job {
+        markers::rewrite(&page, "whole", &whole_page::whole_job(job))?;
+    }
+    if job.is_some() || !cases.is_empty() {
+        markers::rewrite(&page, "run", &provenance::said(&cases, job.as_ref()))?;
+    }
+    Ok(cases)
 }
 
 /// Keeps what was measured beside the pages, so that they can be written again where it was not measured.
@@ -102,7 +125,7 @@ fn name(measured: &Measured) -> String {
     }
 }
 
-fn search(case: &Compared) -> String {
+fn search(case: &Compared, picture: &str) -> String {
     let mut text = String::new();
     let real = case.peers.iter().any(|m| m.recall_true.is_some());
     let _ = writeln!(
@@ -150,7 +173,7 @@ fn search(case: &Compared) -> String {
     let what = if real { "true keys" } else { "exact top" };
     let _ = writeln!(
         text,
-        "![Recall@10 of the {what} against queries a second, {0}](plots/search-{0}.svg)\n",
+        "![Recall@10 of the {what} against queries a second, {}]({picture})\n",
         case.case
     );
     let settings: Vec<String> = order(case)
@@ -395,7 +418,7 @@ mod tests {
             names.iter().map(pair).collect::<String>() + "<!-- more: search -->\n"
         };
         let (page, readme) = (docs.join("comparison.md"), dir.path().join("README.md"));
-        fs::write(&page, markers(&["search-other-128", "whole"])).unwrap();
+        fs::write(&page, markers(&["run", "search-other-128", "whole"])).unwrap();
         fs::write(&readme, markers(&["compare"])).unwrap();
 
         write(&out, &docs, &readme).unwrap();
@@ -469,5 +492,25 @@ mod tests {
             "{short}"
         );
         assert!(docs.join("plots/search-c.svg").exists());
+
+        // Another machine's.
+        let other = docs.join("comparison-fast.md");
+        fs::write(&other, markers(&["run", "whole"])).unwrap();
+        fs::create_dir_all(docs.join("measured/fast")).unwrap();
+        case.peers[0].one = 999.0;
+        let bytes = serde_json::to_vec(&case).unwrap();
+        fs::write(docs.join("measured/fast/search-x.json"), bytes).unwrap();
+        write(&dir.path().join("nothing"), &docs, &readme).unwrap();
+        let text = fs::read_to_string(&other).unwrap();
+        assert!(text.contains("| – | 999 |"), "{text}");
+        assert!(
+            text.contains(&format!("](plots/fast/search-{SHOWN}.svg)")),
+            "{text}"
+        );
+        assert!(
+            docs.join(format!("plots/fast/search-{SHOWN}.svg")).exists()
+                && fs::read_to_string(&page).unwrap() == made
+                && !fs::read_to_string(&readme).unwrap().contains("999")
+        );
     }
 }

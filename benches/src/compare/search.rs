@@ -10,6 +10,7 @@ use super::peers::{
     About, Built, GRAPHS, Grown, LEARNED, Programs, SCANS, Searched, Setting, Timed,
 };
 use super::sweep::{self, Tried};
+use super::when::{Run, When};
 use crate::report::markdown::median;
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -32,6 +33,8 @@ pub struct Effort {
     pub only: Vec<String>,
     /// Said on the page.
     pub quick: bool,
+    /// Of which this is a part.
+    pub run: Run,
 }
 
 /// How one index is asked.
@@ -58,23 +61,23 @@ impl Effort {
         }
     }
 
-    /// For the table's figures of one thread.
+    /// For the table's figures of one thread; its hits only warm it up.
     fn one_thread(&self) -> Asking {
         Asking {
             threads: 1,
             seconds: self.seconds,
             repeats: self.repeats,
             batch: 64,
-            limit: 4.0 * self.seconds,
+            limit: self.seconds,
         }
     }
 
     /// For those of two, and for recall: hits do not depend on threads, so both look for them. It is of all queries, or of
-    /// those that two minutes are enough for.
+    /// those that a minute is enough for.
     fn two_threads(&self) -> Asking {
         Asking {
             threads: 2,
-            limit: 120.0,
+            limit: 60.0,
             ..self.one_thread()
         }
     }
@@ -87,8 +90,12 @@ pub fn run(
     programs: &Programs,
     effort: &Effort,
     before: Option<Compared>,
-    mut save: impl FnMut(&Compared) -> Result<()>,
+    save: impl Fn(&Compared) -> Result<()>,
 ) -> Result<Compared> {
+    let save = |compared: &mut Compared| {
+        compared.when = Some(When::since(effort.run, case.began));
+        save(compared)
+    };
     let mut compared = Compared {
         case: case.name.clone(),
         what: case.what.clone(),
@@ -99,6 +106,7 @@ pub fn run(
         seconds: effort.seconds,
         quick: effort.quick,
         machine: Machine::here(),
+        when: None,
         peers: Vec::new(),
         missing: Vec::new(),
     };
@@ -153,7 +161,7 @@ pub fn run(
             Ok(measured) => compared.peers.push(measured),
             Err(why) => compared.missing.push(missing(entry.peer, &why)),
         }
-        save(&compared)?;
+        save(&mut compared)?;
     }
     if !small {
         for peer in GRAPHS.into_iter().filter(|peer| wanted(peer)) {
@@ -163,7 +171,7 @@ pub fn run(
                 why,
             });
         }
-        save(&compared)?;
+        save(&mut compared)?;
     }
     Ok(compared)
 }
@@ -238,6 +246,7 @@ impl Attempt<'_> {
         Ok(Measured {
             peer: entry.peer.into(),
             name: entry.about.name.clone(),
+            run: self.effort.run,
             version: entry.about.version.clone(),
             durable: entry.about.durable.clone(),
             setting: short(setting),

@@ -15,6 +15,8 @@ pub struct Set {
     pub valid: Pairs,
     /// Test queries.
     pub test: Questions,
+    /// Keys that the set has, of which these may be a part.
+    pub all_keys: usize,
 }
 
 /// Distinct queries, and (query, row of its key), a line each.
@@ -92,6 +94,7 @@ impl Set {
             own,
         };
         Ok(Self {
+            all_keys: keys.len(),
             keys,
             train,
             valid,

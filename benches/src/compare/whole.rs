@@ -5,8 +5,9 @@ use super::case::K;
 use super::exact;
 use super::machine::Machine;
 use super::outcome::{Missing, Whole, WholeJob};
-use super::peers::{Programs, run};
+use super::peers::{self, Programs};
 use super::set::Set;
+use super::when::{self, Run, When};
 use crate::report::markdown::median;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -45,7 +46,9 @@ pub fn measure(
     set: &Set,
     programs: &Programs,
     size: Size,
+    run: Run,
 ) -> Result<WholeJob> {
+    let began = when::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = out.join("whole");
     let _ = fs::remove_dir_all(&work);
@@ -69,6 +72,7 @@ pub fn measure(
         threads,
         set: name.into(),
         machine: Machine::here(),
+        when: None,
         systems: Vec::new(),
         missing: Vec::new(),
     };
@@ -92,6 +96,7 @@ pub fn measure(
             }
         }
     }
+    job.when = Some(When::since(run, began));
     Ok(job)
 }
 
@@ -135,7 +140,7 @@ impl System<'_> {
             });
         }
         let bundle = self.bundle.to_str().context("a path in UTF-8")?;
-        run(
+        peers::run(
             self.programs
                 .script("texts.py")
                 .args([self.name, "about", bundle]),
@@ -334,6 +339,7 @@ mod tests {
             keys: (0..10).map(|n| n.to_string()).collect(),
             train: Default::default(),
             valid: Default::default(),
+            all_keys: 10,
             test: super::super::set::Questions {
                 queries: ["a", "", "b", "c"].map(String::from).to_vec(),
                 right: vec![vec![9], vec![8], vec![5, 6], vec![7]],

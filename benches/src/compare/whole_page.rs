@@ -166,6 +166,7 @@ mod tests {
             threads: 1,
             set: "s".into(),
             machine: Default::default(),
+            when: None,
             systems: vec![system("mopqdb", 100.0), system("other", other)],
             missing: Vec::new(),
         };
