@@ -64,7 +64,7 @@ struct Flags {
     /// Bytes a row that are compared.
     #[arg(long, value_delimiter = ',', default_value = "8")]
     bytes: Vec<usize>,
-    /// Only cases whose names begin so: quora-384, quora-128, clustered-1M, ...
+    /// Only cases whose names begin so: quora-384, quora-128, clustered-1M, ...; whole is the whole job.
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
     /// Only peers whose names begin so; the others keep what this machine measured of them before.
@@ -156,7 +156,9 @@ fn main() -> Result<()> {
         Command::All(flags) => {
             prepare(&flags)?;
             let run = Run::begin();
-            whole(&flags, run)?;
+            if flags.wants("whole") {
+                whole(&flags, run)?;
+            }
             searches(&flags, run)?;
             write_pages(&flags)
         }

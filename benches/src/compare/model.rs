@@ -24,15 +24,14 @@ pub fn learned(
     quick: bool,
 ) -> Result<PathBuf> {
     let size = if quick { "quick" } else { "full" };
-    let home = out.join("models").join(format!("{name}-{size}"));
+    let pairs = set.train.pairs.len();
+    let models = out.join("models");
+    let home = models.join(format!("{name}-{size}-{pairs}"));
     if home.join("manifest.json").exists() {
         return Ok(home);
     }
-    eprintln!(
-        "{name}: learning 8 bytes a row from {} pairs",
-        set.train.pairs.len()
-    );
-    let work = out.join("models").join(format!("{name}-{size}.work"));
+    eprintln!("{name}: learning 8 bytes a row from {pairs} pairs");
+    let work = models.join(format!("{name}-{size}.work"));
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work)?;
     // Training and validation queries in one file, pairs by row number.
