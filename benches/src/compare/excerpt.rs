@@ -1,4 +1,4 @@
-//! As much of a set as there is time to encode: a text costs by its length, and encoding all of `wiki` takes an hour of two cores.
+//! As much of a set as there is time to encode: a text costs by its length, and all of `wiki` took a Xeon's two cores 35 minutes.
 
 use super::set::{Pairs, Questions, Set};
 
