@@ -70,9 +70,9 @@ struct Flags {
     /// Only peers whose names begin so; the others keep what this machine measured of them before.
     #[arg(long, value_delimiter = ',')]
     peers: Vec<String>,
-    /// Text of each set's keys that is encoded at most, in MB, and an eighth of it of training queries; 0: all.
-    #[arg(long, default_value_t = 32)]
-    text: usize,
+    /// For less time: text of each set's keys that is encoded at most, in MB, and an eighth of it of training queries [default: all].
+    #[arg(long)]
+    text: Option<usize>,
     /// Graphs to so many rows.
     #[arg(long, default_value_t = 1_000_000)]
     graph_rows: usize,
@@ -128,10 +128,7 @@ impl Flags {
     }
 
     fn room(&self) -> Room {
-        let bytes = match self.text {
-            0 => usize::MAX,
-            mb => mb * 1_000_000,
-        };
+        let bytes = self.text.map_or(usize::MAX, |mb| mb * 1_000_000);
         Room {
             keys: bytes,
             queries: bytes / 8,
@@ -250,8 +247,9 @@ fn searches(flags: &Flags, run: Run) -> Result<()> {
         } = one;
         if flags.wants(&case::real_name(&name, embeddings.dim())) {
             let mut whole = case::real(&flags.out, &name, &set, &embeddings, None, flags.asked())?;
-            let models = learned.iter().map(|bundle| (8, bundle.clone()));
-            whole.models.extend(models);
+            if let Some(bundle) = &learned {
+                whole.learned(bundle.clone(), &set);
+            }
             measure(flags, run, &programs, &whole)?;
         }
         let Some(bundle) = learned else {
@@ -268,7 +266,7 @@ fn searches(flags: &Flags, run: Run) -> Result<()> {
                 Some(&head),
                 flags.asked(),
             )?;
-            narrow.models.push((8, codes));
+            narrow.learned(codes, &set);
             measure(flags, run, &programs, &narrow)?;
         }
     }

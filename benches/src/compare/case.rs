@@ -43,6 +43,24 @@ pub struct Case {
     pub began: u64,
 }
 
+impl Case {
+    /// Adds codes of 8 bytes that were learned from the set's training pairs, and says from how many.
+    pub fn learned(&mut self, bundle: PathBuf, set: &Set) {
+        let pairs = part(set.train.pairs.len(), set.all_pairs);
+        self.what += &format!("; MoPQ learned from {pairs} training pairs");
+        self.models.push((8, bundle));
+    }
+}
+
+/// `the 10`, or `3 of the 10`
+fn part(some: usize, all: usize) -> String {
+    let thousands = |n: usize| crate::report::markdown::thousands(n as i64);
+    match some < all {
+        true => format!("{} of the {}", thousands(some), thousands(all)),
+        false => format!("the {}", thousands(all)),
+    }
+}
+
 /// Vectors before they are a case.
 struct Vectors {
     rows: Vec<f32>,
@@ -103,20 +121,14 @@ pub fn real(
         Ok(out)
     };
     let dim = head.map_or(hidden, Quantizer::dim);
-    let thousands = |n: usize| crate::report::markdown::thousands(n as i64);
-    let keys = match set.keys.len() {
-        some if some < set.all_keys => {
-            format!("{} of the {}", thousands(some), thousands(set.all_keys))
-        }
-        all => format!("the {}", thousands(all)),
-    };
     let what = format!(
         "{keys} keys of `{name}`, by the default encoder{}",
         if head.is_some() {
             format!(", projected to {dim} by the head that MoPQ learned from the training pairs")
         } else {
             format!(" ({dim} numbers, of length 1)")
-        }
+        },
+        keys = part(set.keys.len(), set.all_keys),
     );
     let vectors = Vectors {
         more: project(&asked[..asked.len().min(MORE * hidden)])?,
@@ -202,4 +214,15 @@ fn write(
         models: Vec::new(),
         began: when::now(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn what_is_a_part_is_said_to_be_one() {
+        assert_eq!(part(31_329, 147_313), "31,329 of the 147,313");
+        assert_eq!(part(10, 10), "the 10");
+    }
 }

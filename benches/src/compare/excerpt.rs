@@ -1,4 +1,5 @@
-//! As much of a set as there is time to encode: a text costs by its length, and all of `wiki` took a Xeon's two cores 35 minutes.
+//! As much of a set as there is time to encode, if that is not all of it: a text costs by its length, and all of `wiki` took a
+//! Xeon's two cores 35 minutes.
 
 use super::set::{Pairs, Questions, Set};
 
@@ -28,6 +29,7 @@ pub fn of(mut set: Set, room: Room, asked: usize) -> Set {
             valid: set.valid.first(VALID).of_rows(&rows),
             test: first(set.test, asked, &rows),
             all_keys: set.all_keys,
+            all_pairs: set.all_pairs,
         };
     }
     let lengths = set.train.queries.iter().map(String::len);
@@ -127,6 +129,7 @@ mod tests {
                 own: vec![None, Some(1)],
             },
             all_keys: 6,
+            all_pairs: 4,
         }
     }
 
@@ -156,7 +159,7 @@ mod tests {
         // Of the three that have their keys, as many as there is room for.
         assert_eq!(some.train.queries, ["t0", "t1"]);
         assert_eq!(some.train.pairs, [(0, 0), (1, 1)]);
-        assert_eq!(some.all_keys, 6);
+        assert_eq!((some.all_keys, some.all_pairs), (6, 4));
         let room = Room {
             keys: 16,
             queries: 6,

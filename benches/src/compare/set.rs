@@ -17,6 +17,8 @@ pub struct Set {
     pub test: Questions,
     /// Keys that the set has, of which these may be a part.
     pub all_keys: usize,
+    /// Training pairs that it has.
+    pub all_pairs: usize,
 }
 
 /// Distinct queries, and (query, row of its key), a line each.
@@ -95,6 +97,7 @@ impl Set {
         };
         Ok(Self {
             all_keys: keys.len(),
+            all_pairs: train.pairs.len(),
             keys,
             train,
             valid,

@@ -340,6 +340,7 @@ mod tests {
             train: Default::default(),
             valid: Default::default(),
             all_keys: 10,
+            all_pairs: 0,
             test: super::super::set::Questions {
                 queries: ["a", "", "b", "c"].map(String::from).to_vec(),
                 right: vec![vec![9], vec![8], vec![5, 6], vec![7]],
