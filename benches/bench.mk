@@ -8,8 +8,10 @@ COMPARE_ARGS ?=
 
 .PHONY: bench bench-criterion compare compare-pages peers
 
-compare: setup peers ## ourselves beside other databases and indexes; rewrites docs/comparison.md (COMPARE_DATA=FOLDER)
+# The default encoder is made by the release build, as nothing else here needs another.
+compare: native-onnxruntime native-model native-libtorch peers ## ourselves beside other databases and indexes; rewrites docs/comparison.md (COMPARE_DATA=FOLDER)
 	cargo build --release --workspace --bins
+	@test -f .native/bundles/default/manifest.json || target/release/mopqdb setup --dir .native
 	target/release/compare all --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" --embeddings $(TABLE_OUT)/embeddings --table $(TABLE_OUT) $(COMPARE_ARGS)
 
 compare-pages: ## write docs/comparison.md and docs/evidence.md again, from what was measured
