@@ -60,6 +60,9 @@ const COLUMNS: [Column; 9] = [
     },
 ];
 
+/// Peers that compare every row whole.
+const WHOLE: [&str; 2] = ["faiss_flat", "sqlite_vec_flat"];
+
 fn ours(measured: &Measured) -> bool {
     measured.peer.starts_with("mopqdb")
 }
@@ -149,7 +152,31 @@ pub fn lines(compared: &Compared) -> Vec<String> {
         ));
     }
     lines.extend(passed_over(&peers, champion));
+    lines.extend(whole_vectors(compared));
     lines
+}
+
+/// Columns of queries in which another that compares every row whole is ahead of ours that does.
+fn whole_vectors(compared: &Compared) -> Option<String> {
+    let own = compared.peers.iter().find(|m| m.peer == "mopqdb_exact")?;
+    let others = compared.peers.iter().filter(|m| WHOLE.contains(&&*m.peer));
+    let ahead: Vec<String> = others
+        .flat_map(|m| COLUMNS.iter().map(move |column| (m, column)))
+        .filter(|(_, column)| column.name.starts_with("queries"))
+        .filter_map(|(m, column)| {
+            let ratio = (column.value)(m)? / (column.value)(own)?;
+            (ratio >= column.least)
+                .then(|| format!("{} {}x in {}", m.name, number(ratio), column.name))
+        })
+        .collect();
+    (!ahead.is_empty()).then(|| {
+        format!(
+            "**whole vectors**, against {}: {}. Every row is read once, so memory's pace bounds it, of which theirs gets more; why was not \
+             looked into.",
+            own.name,
+            ahead.join("; ")
+        )
+    })
 }
 
 /// Settings that are ahead of us in speed, and of the one that was chosen, and were not because they find less.
@@ -356,6 +383,25 @@ pub(crate) mod tests {
             [""; 0],
             "none is faster than the chosen one"
         );
+    }
+
+    #[test]
+    fn whole_vectors_are_held_against_whole_vectors() {
+        let mut peers = vec![
+            measured("mopqdb_opq", 0.5, 900.0),
+            measured("mopqdb_exact", 1.0, 20.0),
+            measured("faiss_flat", 1.0, 30.0),
+            measured("sqlite_vec_flat", 1.0, 21.0),
+            measured("hnswlib_hnsw", 1.0, 800.0),
+        ];
+        peers[2].batch = 19.0;
+        let line = whole_vectors(&compared(peers.clone())).unwrap();
+        assert!(
+            line.contains("against mopqdb_exact: faiss_flat 1.50x in queries one at a time. "),
+            "{line}"
+        );
+        peers[2].one = 20.0;
+        assert_eq!(whole_vectors(&compared(peers)), None);
     }
 
     #[test]

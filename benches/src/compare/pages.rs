@@ -206,6 +206,17 @@ fn search(case: &Compared, picture: &str) -> String {
             m.name, m.asked
         );
     }
+    for m in order(case) {
+        if let Some(look) = held_up(m) {
+            let _ = writeln!(
+                text,
+                "{} seems to have been held up: {} queries/s one at a time, where the short look at the same setting had {}.\n",
+                m.name,
+                number(m.one),
+                number(look)
+            );
+        }
+    }
     let there = |peer: &&str| {
         case.peers.iter().any(|m| m.peer == *peer) || case.missing.iter().any(|m| m.name == *peer)
     };
@@ -241,6 +252,12 @@ fn search(case: &Compared, picture: &str) -> String {
         versions.join(", ")
     );
     text
+}
+
+/// How fast a peer was in its short look, if that was far faster: what was measured then had a bad moment of a shared machine.
+fn held_up(m: &Measured) -> Option<f64> {
+    let looked = m.sweep.iter().find(|tried| tried.setting == m.setting)?;
+    (looked.one > 1.5 * m.one).then_some(looked.one)
 }
 
 /// A setting in words, if it is none too.
@@ -405,7 +422,29 @@ fn capital(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::losses::tests::{compared, measured};
+    use super::super::outcome::Swept;
     use super::*;
+
+    #[test]
+    fn whoever_was_far_faster_in_the_short_look_is_named() {
+        let mut slow = measured("scann_ah", 0.5, 100.0);
+        slow.setting = "a".into();
+        slow.sweep = [("a", 140.0), ("b", 900.0)]
+            .map(|(setting, one)| Swept {
+                setting: setting.into(),
+                recall_exact: 0.5,
+                one,
+            })
+            .into();
+        assert_eq!(held_up(&slow), None, "another setting's speed is its own");
+        slow.one = 90.0;
+        assert_eq!(held_up(&slow), Some(140.0));
+        let text = search(&compared(vec![slow]), "x.svg");
+        assert!(
+            text.contains("scann_ah seems to have been held up: 90"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn pages_are_made_of_what_was_measured_and_of_nothing_else() {
