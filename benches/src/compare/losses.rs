@@ -166,9 +166,9 @@ fn whole_vectors(compared: &Compared) -> Option<String> {
         .filter_map(|(m, column)| {
             let ratio = (column.value)(m)? / (column.value)(own)?;
             let words = format!("{} {}x in {}", m.name, number(ratio), column.name);
-            let why = match column.name.contains("batches") {
-                true => "Theirs are matrix products; our sums have one order, whatever the company, so that a score is the same to the bit.",
-                false => "A single query reads every row once, at memory's pace, of which theirs gets more; why was not looked into.",
+            let why = match m.peer == "faiss_flat" && column.name.contains("batches") {
+                true => "faiss's batches are matrix products; our sums have one order, whatever the company, so that a score is the same to the bit.",
+                false => "A query by itself reads every row once, at memory's pace, of which theirs gets more; why was not looked into.",
             };
             (ratio >= column.least).then_some((words, why))
         })
