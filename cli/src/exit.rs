@@ -48,6 +48,36 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
+/// A repair left something as it was, because it could only go on without it.
+#[derive(Debug)]
+pub struct Unrepaired(pub usize);
+
+impl fmt::Display for Unrepaired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 problem was left as it is"),
+            n => write!(f, "{n} problems were left as they are"),
+        }
+    }
+}
+
+impl std::error::Error for Unrepaired {}
+
+/// Something could not be read, and the command went on without it. All was said on stdout already.
+#[derive(Debug)]
+pub struct Lost(pub usize);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 part could not be read and is left out"),
+            n => write!(f, "{n} parts could not be read and are left out"),
+        }
+    }
+}
+
+impl std::error::Error for Lost {}
+
 /// Another program did not end well; it has said why.
 #[derive(Debug)]
 pub struct Child(pub u8);
@@ -100,7 +130,8 @@ pub fn code(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<Usage>().is_some() {
         return USAGE;
     }
-    if error.downcast_ref::<Damaged>().is_some() {
+    let corrupt = error.is::<Damaged>() || error.is::<Unrepaired>() || error.is::<Lost>();
+    if corrupt {
         return CORRUPT;
     }
     match error
@@ -119,15 +150,20 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
     if error.downcast_ref::<Usage>().is_some() {
         return Some("`mopqdb COMMAND --help` shows what it takes");
     }
+    if error.downcast_ref::<Unrepaired>().is_some() {
+        return Some(
+            "`mopqdb repair DB --yes` goes on without what can't be read, `mopqdb export DB DEST --format jsonl --salvage` writes out what can",
+        );
+    }
     if error.downcast_ref::<Damaged>().is_some() {
-        return Some("`mopqdb repair DB` mends what can be; keep a copy of the directory first");
+        return Some("`mopqdb repair DB` repairs what can be repaired, and deletes nothing");
     }
     match error
         .chain()
         .find_map(|cause| cause.downcast_ref::<Error>())?
     {
         Error::Corrupt(_) => Some(
-            "`mopqdb verify DB` shows how much is damaged, `mopqdb repair DB` mends what can be",
+            "`mopqdb verify DB` lists what is damaged, `mopqdb repair DB` repairs what can be repaired",
         ),
         Error::OutcomeUnknown(_) => {
             Some("run the same command again: rows that are there already are not inserted twice")
@@ -171,6 +207,8 @@ mod tests {
             (Error::invalid("no").into(), FAILED),
             (usage("-k 0"), USAGE),
             (Damaged(2).into(), CORRUPT),
+            (Unrepaired(1).into(), CORRUPT),
+            (Lost(1).into(), CORRUPT),
         ] {
             assert_eq!(code(&error), wanted, "{error}");
         }

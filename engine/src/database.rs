@@ -3,6 +3,7 @@
 use crate::backup::Backup;
 use crate::bundle::Bundle;
 use crate::catalog::Catalog;
+use crate::clean;
 use crate::error::{Error, Result};
 use crate::files::{Disk, Files};
 use crate::layout::Layout;
@@ -168,7 +169,7 @@ impl Database {
             &mut snapshot,
             &mut warnings,
         )?;
-        recover::clean(&*files, &layout, &witnesses)?;
+        clean::clean(&*files, &layout, &witnesses, &snapshot, &mut warnings)?;
         let next_segment = recover::next_segment(&*files, &layout, &witnesses.record)?;
         let record = witnesses.record.clone();
         let mut committer = Committer::new(

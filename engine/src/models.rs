@@ -226,6 +226,27 @@ fn model_dirs(layout: &Layout) -> Result<Vec<PathBuf>> {
     Ok(ids.map(|name| models.join(name)).collect())
 }
 
+/// The ids of the models, in the order of their registration; damaged ones too.
+pub(crate) fn by_registration(layout: &Layout) -> Result<Vec<ModelId>> {
+    if !layout.models().is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for path in model_dirs(layout)? {
+        let id = path
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok());
+        let id: ModelId = id.expect("model_dirs gives directories named by ids");
+        let number = Registered::read(&path)
+            .ok()
+            .flatten()
+            .map_or(0, |r| r.number);
+        found.push((number, id));
+    }
+    found.sort_unstable();
+    Ok(found.into_iter().map(|(_, id)| id).collect())
+}
+
 /// The one model whose id begins so.
 pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let layout = Layout::existing(dir.as_ref())?;

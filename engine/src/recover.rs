@@ -197,7 +197,16 @@ pub(crate) fn model(
     let model = match record.model {
         None => Model::none(record.dim as usize, record.metric),
         Some(id) => {
-            let bundle = Bundle::open(layout.model(id))?;
+            let dir = layout.model(id);
+            if !dir.is_dir() {
+                return Err(Error::corrupt(
+                    dir,
+                    "model",
+                    0,
+                    "the active model is missing; put its folder back, or run `mopqdb repair` to go on with another; `mopqdb export DB DEST --format jsonl` needs no model",
+                ));
+            }
+            let bundle = Bundle::open(&dir)?;
             if bundle.model_id() != id {
                 let detail = format!(
                     "this bundle is model {}, its directory is named {id}",
@@ -408,41 +417,6 @@ pub(crate) fn replay_logs(
     })
 }
 
-/// Removes what this record does not name: leftovers of a crash above it, and files retired before it. Where a witness
-/// had to be mended they are put aside.
-pub(crate) fn clean(files: &dyn Files, layout: &Layout, witnesses: &Witnesses) -> Result<()> {
-    let record = &witnesses.record;
-    let mut gone = Vec::new();
-    for name in list(files, &layout.segments())? {
-        let named = match name.parse::<FileName>() {
-            Ok(FileName::Deletions(id, version)) => record
-                .segments
-                .iter()
-                .any(|s| s.id == id && s.deletions == Some(version)),
-            // Codes and vecs of a live segment under other models stay until `prune`.
-            Ok(file) => record.segments.iter().any(|s| s.id == file.segment()),
-            Err(()) => !name.ends_with(".tmp"),
-        };
-        if !named {
-            gone.push(layout.segments().join(name));
-        }
-    }
-    for name in list(files, &layout.logs())? {
-        if log::parse_name(&name).is_some_and(|id| id < record.first_log) {
-            gone.push(layout.logs().join(name));
-        }
-    }
-    for path in gone {
-        if witnesses.mended && !path.to_string_lossy().ends_with(".tmp") {
-            orphan(files, layout, &path)?;
-        } else if let Err(e) = files.remove(&path) {
-            tracing::debug!("{} stays: {e}", path.display());
-        }
-    }
-    manifest::prune(files, layout.dir());
-    Ok(())
-}
-
 /// The id that the next segment gets: above all that any file has.
 pub(crate) fn next_segment(
     files: &dyn Files,
@@ -503,7 +477,7 @@ pub(crate) fn orphan(
     Ok(aside)
 }
 
-fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
+pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
     files.list(dir).map_err(Error::io("listing", dir))
 }
 

@@ -11,20 +11,19 @@ use crate::model::Model;
 use crate::options::Options;
 use crate::recover;
 use crate::sealed::{Sealed, SegmentView};
-use crate::segment::{Deletions, FileName};
+use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
 use crate::snapshot::widen_into;
-use crate::version::{RowsKind, VersionRecord};
+use crate::version::{RowsKind, SegmentRecord, VersionRecord};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How closely to look.
+/// How closely to look. Every byte is checked in any case.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VerifyOptions {
-    /// Read every byte against its checksum, and compute every code anew from its stored vector: it must be the same
-    /// to the bit.
+    /// Compute every code again from its stored vector: it must be the same to the bit.
     pub deep: bool,
-    /// Encode this many texts anew and compare with what is stored, within [`ENCODE_TOLERANCE`].
+    /// Encode this many texts again and compare with what is stored, within [`ENCODE_TOLERANCE`].
     pub encode: usize,
 }
 
@@ -43,11 +42,13 @@ pub struct Verified {
     pub generation: u64,
     /// Files that were read.
     pub files: u64,
+    /// Bytes that were checked.
+    pub bytes: u64,
     /// Rows in segments, dead ones included.
     pub rows: u64,
-    /// Codes that were computed anew.
+    /// Codes that were computed again.
     pub codes: u64,
-    /// Texts that were encoded anew.
+    /// Texts that were encoded again.
     pub texts: u64,
 }
 
@@ -60,9 +61,20 @@ impl Verified {
     fn problem(&mut self, error: &Error) {
         self.problems.push(error.to_string());
     }
+
+    /// Counts a file, and what is damaged in it.
+    fn file(&mut self, path: &Path, damage: Result<Vec<Error>>) {
+        self.files += 1;
+        self.bytes += std::fs::metadata(path).map_or(0, |meta| meta.len());
+        match damage {
+            Ok(damage) => damage.iter().for_each(|e| self.problem(e)),
+            Err(e) => self.problem(&e),
+        }
+    }
 }
 
-/// Checks a database, as a reader: takes no lock, changes nothing, and works on one that does not open.
+/// Checks a database, as a reader: takes no lock, changes nothing, and works on one that does not open. Every byte that
+/// a query, a rebuild or a rollback could read is compared with its checksum.
 pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified> {
     let layout = Layout::existing(dir.as_ref())?;
     let mut found = Verified::default();
@@ -70,32 +82,68 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
         return Ok(found);
     };
     found.generation = record.generation.0;
+    check_models(&layout, &mut found)?;
     let model = match recover::model(&layout, &record, &Options::default()) {
         Ok(model) => Some(model),
         Err(e) => {
-            found.problem(&e);
+            let said = e.to_string();
+            if !found.problems.contains(&said) {
+                found.problems.push(said);
+            }
             None
         }
     };
-    if let Some(bundle) = model.as_ref().and_then(|model| model.bundle()) {
-        found.files += bundle.manifest().files.len() as u64 + 1;
-        if options.deep
-            && let Err(e) = bundle.verify()
-        {
-            found.problem(&e);
-        }
-    }
-    check_other_models(&layout, &record, options, &mut found)?;
+    let segments = layout.segments();
+    let names: Vec<FileName> = Disk::default()
+        .list(&segments)
+        .map_err(Error::io("listing", &segments))?
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
     for segment in &record.segments {
         found.rows += u64::from(segment.rows);
-        if let Some(model) = &model
+        let before = found.problems.len();
+        check_files(&segments, segment, &names, &mut found);
+        // What follows reads the same bytes again, so there is no sense in it where they are damaged.
+        if found.problems.len() == before
+            && let Some(model) = &model
             && let Err(e) = check_segment(&layout, segment, model, options, &mut found)
         {
             found.problem(&e);
         }
     }
     check_logs(&layout, &record, &mut found)?;
+    let aside = Disk::default().list(&layout.orphans()).unwrap_or_default();
+    if !aside.is_empty() {
+        found.notes.push(format!(
+            "{} files that were put aside are in {}",
+            aside.len(),
+            layout.orphans().display()
+        ));
+    }
     Ok(found)
+}
+
+/// Reads every file of a segment.
+fn check_files(dir: &Path, segment: &SegmentRecord, names: &[FileName], found: &mut Verified) {
+    let disk = Disk::default();
+    let rows = FileName::Rows(segment.id);
+    let deletions = segment
+        .deletions
+        .map(|version| FileName::Deletions(segment.id, version));
+    let derived = names.iter().copied().filter(|name| {
+        name.segment() == segment.id && matches!(name, FileName::Codes(..) | FileName::Vecs(..))
+    });
+    for name in [Some(rows), deletions].into_iter().flatten().chain(derived) {
+        let path = name.within(dir);
+        let damage = match name {
+            FileName::Rows(_) => RowsFile::open(&disk, &path).map(|file| file.verify()),
+            FileName::Vecs(..) => VecsFile::open(&disk, &path).map(|file| file.verify()),
+            FileName::Codes(..) => CodesFile::open(&disk, &path).map(|file| file.verify()),
+            FileName::Deletions(..) => Deletions::read(&disk, &path).map(|_| Vec::new()),
+        };
+        found.file(&path, damage);
+    }
 }
 
 /// The newest record that a manifest holds; damage to the newest one is a problem, and then an older one is looked at,
@@ -122,53 +170,42 @@ fn newest_record(layout: &Layout, found: &mut Verified) -> Result<Option<Version
     Ok(None)
 }
 
-fn check_other_models(
-    layout: &Layout,
-    record: &VersionRecord,
-    options: &VerifyOptions,
-    found: &mut Verified,
-) -> Result<()> {
+fn check_models(layout: &Layout, found: &mut Verified) -> Result<()> {
     let models = layout.models();
-    for name in Disk::default()
-        .list(&models)
-        .map_err(Error::io("listing", &models))?
-    {
-        if name.parse().is_ok_and(|id| record.model != Some(id)) {
-            let checked = Bundle::open(models.join(&name))
-                .and_then(|b| if options.deep { b.verify() } else { Ok(()) });
-            if let Err(e) = checked {
-                found.problem(&e);
+    let names = match Disk::default().list(&models) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(Error::io("listing", &models))?,
+    };
+    for name in names {
+        if name.parse::<crate::ModelId>().is_err() {
+            continue;
+        }
+        match Bundle::open(models.join(&name)).and_then(|bundle| bundle.verify().map(|()| bundle)) {
+            Ok(bundle) => {
+                let files = &bundle.manifest().files;
+                found.files += files.len() as u64 + 1;
+                found.bytes += files.iter().map(|file| file.bytes).sum::<u64>();
             }
+            Err(e) => found.problem(&e),
         }
     }
     Ok(())
 }
 
+/// Opens a segment as a query does, and looks closer where that is asked for.
 fn check_segment(
     layout: &Layout,
-    segment: &crate::version::SegmentRecord,
+    segment: &SegmentRecord,
     model: &Model,
     options: &VerifyOptions,
     found: &mut Verified,
 ) -> Result<()> {
     let disk = Disk::default();
     let dir = layout.segments();
-    if let Some(version) = segment.deletions {
-        let path = FileName::Deletions(segment.id, version).within(&dir);
-        found.files += 1;
-        Deletions::read(&disk, &path)?;
-    }
     let sealed = Arc::new(Sealed::open(&disk, &dir, segment.id, model)?);
     let view = SegmentView::with_deletions(&disk, &dir, segment, Arc::clone(&sealed))?;
-    found.files += 1 + u64::from(sealed.vecs.is_some()) + u64::from(sealed.codes.is_some());
     if options.deep {
-        let mut damage = sealed.rows.verify();
-        damage.extend(sealed.vecs.iter().flat_map(|vecs| vecs.verify()));
-        damage.extend(sealed.codes.iter().flat_map(|codes| codes.verify()));
-        if damage.is_empty() {
-            check_codes(&sealed, model, found)?;
-        }
-        damage.iter().for_each(|e| found.problem(e));
+        found.codes += compare_codes(&sealed, model, |e| found.problems.push(e.to_string()))?;
     }
     if options.encode > 0 && model.rows() == RowsKind::Text {
         check_texts(&view, model, options.encode, found)?;
@@ -176,10 +213,14 @@ fn check_segment(
     Ok(())
 }
 
-/// Computes every code anew from its stored vector.
-fn check_codes(sealed: &Sealed, model: &Model, found: &mut Verified) -> Result<()> {
+/// Computes every code again from its stored vector. Returns how many there were.
+pub(crate) fn compare_codes(
+    sealed: &Sealed,
+    model: &Model,
+    mut differs: impl FnMut(&Error),
+) -> Result<u64> {
     let (Some(codes), Some(shape)) = (&sealed.codes, model.shape()) else {
-        return Ok(());
+        return Ok(0);
     };
     let mut stored = vec![0; shape.subspaces()];
     let mut wide = Vec::new();
@@ -197,15 +238,14 @@ fn check_codes(sealed: &Sealed, model: &Model, found: &mut Verified) -> Result<(
                     "row {} (key {key:?}) has codes {stored:?}, its vector gives {fresh:?}",
                     start + at
                 );
-                found.problem(&Error::corrupt(codes.path(), "codes", 0, detail));
+                differs(&Error::corrupt(codes.path(), "codes", 0, detail));
             }
-            found.codes += 1;
         }
     }
-    Ok(())
+    Ok(sealed.rows.rows() as u64)
 }
 
-/// Encodes some living texts of a segment anew.
+/// Encodes some living texts of a segment again.
 fn check_texts(
     view: &SegmentView,
     model: &Model,
@@ -246,6 +286,7 @@ fn check_logs(layout: &Layout, record: &VersionRecord, found: &mut Verified) -> 
     for id in recover::live_logs(&disk, layout, record)? {
         let path: PathBuf = layout.logs().join(log::name(id));
         found.files += 1;
+        found.bytes += std::fs::metadata(&path).map_or(0, |meta| meta.len());
         let contents = disk
             .read(&path)
             .map_err(Error::io("reading", &path))

@@ -2,14 +2,15 @@ mod faiss;
 mod jsonl;
 mod npy;
 
+use crate::exit::{Lost, usage};
 use crate::out::{Out, plural};
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use mopqdb::{Snapshot, find_model};
+use mopqdb::{RowsRead, Snapshot, find_model};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A way out: the rows, or the codes, in files that other programs read
@@ -20,13 +21,18 @@ use std::sync::Arc;
 /// same rows. Beside npy and faiss, line n of keys.txt (from 0) is the key of row n; tabs, line ends and backslashes in
 /// keys are written \t, \n and \\.
 ///
+/// `jsonl` reads only the files that hold rows: it works without the model, and on a database whose codes are damaged.
+/// With --salvage it also skips damage in those files: it writes every row that can be read, lists the rest, and exits
+/// with 3 if there is any.
+///
 /// Faiss can't express an activation after the head or soft queries: such models are refused by name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mopqdb export my.db out --format faiss
   python3 -c 'import faiss; print(faiss.read_index(\"out/index.faiss\").ntotal)'
-  mopqdb export my.db out --format jsonl")]
+  mopqdb export my.db out --format jsonl
+  mopqdb export damaged.db out --format jsonl --salvage")]
 pub struct Export {
     /// The database
     #[arg(value_name = "DB")]
@@ -40,6 +46,9 @@ pub struct Export {
     /// A model other than the active one, by the first digits of its id (npy and faiss)
     #[arg(long, value_name = "ID")]
     model: Option<String>,
+    /// Skip what is damaged, and list it (jsonl)
+    #[arg(long)]
+    salvage: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,6 +65,12 @@ impl Export {
     /// Writes a directory that was not there, whole or not at all.
     pub fn run(self, settings: &Settings) -> Result<()> {
         stop::listen();
+        if self.format == Kind::Jsonl {
+            return self.rows(settings);
+        }
+        if self.salvage {
+            return Err(usage("--salvage goes with --format jsonl"));
+        }
         let reader = super::read(&self.db, settings)?;
         let snapshot = reader.snapshot();
         let model = match &self.model {
@@ -65,31 +80,61 @@ impl Export {
                 Arc::new(super::open_model(&self.db, id, settings)?)
             }
         };
+        let rows = self.in_new_dir(|dest| match self.format {
+            Kind::Faiss => faiss::write(&snapshot, &model, dest),
+            _ => npy::write(&snapshot, &model, dest),
+        })?;
+        self.print(rows, &RowsRead::default(), settings)
+    }
+
+    /// Writes the rows, which takes no more than the files that hold them.
+    fn rows(&self, settings: &Settings) -> Result<()> {
+        if self.model.is_some() {
+            return Err(usage("--model goes with --format npy or faiss"));
+        }
+        let read = self.in_new_dir(|dest| jsonl::write(&self.db, dest, self.salvage))?;
+        self.print(read.rows, &read, settings)?;
+        match read.damage.len() {
+            0 => Ok(()),
+            damaged => Err(Lost(damaged).into()),
+        }
+    }
+
+    /// Makes the directory, and removes it again if it can't be filled: half an export is worse than none.
+    fn in_new_dir<T>(&self, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         std::fs::create_dir(&self.dest)
             .with_context(|| format!("making the directory {}", self.dest.display()))?;
-        let written = match self.format {
-            Kind::Jsonl => jsonl::write(&snapshot, &self.dest),
-            Kind::Npy => npy::write(&snapshot, &model, &self.dest),
-            Kind::Faiss => faiss::write(&snapshot, &model, &self.dest),
-        };
-        let rows = match written {
-            Ok(rows) => rows,
-            Err(error) => {
-                // Half an export is worse than none.
-                let _ = std::fs::remove_dir_all(&self.dest);
-                return Err(error);
-            }
-        };
+        let written = write(&self.dest);
+        if written.is_err() {
+            let _ = std::fs::remove_dir_all(&self.dest);
+        }
+        written
+    }
+
+    fn print(&self, rows: u64, read: &RowsRead, settings: &Settings) -> Result<()> {
         let mut out = Out::new(settings);
         match out.is_json() {
             true => {
-                out.object(&json!({"exported": rows, "dest": self.dest.display().to_string()}))?
+                let mut object = json!({"exported": rows, "dest": self.dest.display().to_string()});
+                if self.salvage {
+                    object["damage"] = json!(read.damage);
+                    object["lost_keys"] = json!(read.lost_keys);
+                }
+                out.object(&object)?;
             }
-            false => out.line(format!(
-                "exported {} to {}",
-                plural(rows, "row"),
-                self.dest.display()
-            ))?,
+            false => {
+                for damage in &read.damage {
+                    out.line(format!("left out: {damage}"))?;
+                }
+                for key in &read.lost_keys {
+                    out.line(format!("lost key: {key}"))?;
+                }
+                out.line(format!(
+                    "exported {} to {}",
+                    plural(rows, "row"),
+                    self.dest.display()
+                ))?;
+            }
         }
         out.flush()
     }

@@ -1,39 +1,98 @@
+use crate::exit::{Lost, Unrepaired};
 use crate::out::{Out, plural};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
-use serde_json::json;
+use mopqdb::{RepairOptions, Repaired};
+use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 
-/// Mend a damaged database as far as can be, saying what was lost
+/// Repair a damaged database, and report every decision
 ///
-/// Works on a database that does not open. What is damaged beyond mending is put aside in its `orphans/`, never deleted.
+/// Works on a database that does not open. Reads every byte. Codes are computed again from vectors, vectors from texts;
+/// single flipped bits are corrected; of a damaged file with rows, all other rows are kept. No file that holds rows is
+/// deleted: what is not used any more moves to `orphans/` in the database.
+///
+/// Where something can't be read, the command asks before it goes on without it; --yes answers for you. Without a
+/// terminal and --yes it does everything that loses nothing and lists the rest. The exit code is 3 if anything is lost
+/// or left, and 0 if everything could be computed again.
+///
+/// --restore brings back the rows of files in `orphans/`. Rows that were deleted after their file was moved there come
+/// back too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  cp -r my.db my.db.before && mopqdb repair my.db")]
+  mopqdb repair my.db
+  mopqdb repair my.db --yes
+  mopqdb repair my.db --restore")]
 pub struct Repair {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
+    /// Go on without what can't be read
+    #[arg(long)]
+    yes: bool,
+    /// Bring back the rows of files in orphans/
+    #[arg(long)]
+    restore: bool,
 }
 
 impl Repair {
-    /// Mends and tells.
+    /// Repairs, asks if need be, and prints.
     pub fn run(self, settings: &Settings) -> Result<()> {
-        let repaired = mopqdb::repair(&self.db)?;
-        let mut out = Out::new(settings);
-        if out.is_json() {
-            out.object(&json!({"done": repaired.done, "rows": repaired.rows}))?;
-            return out.flush();
+        let options = RepairOptions::default()
+            .accept_loss(self.yes)
+            .restore(self.restore);
+        let mut repaired = mopqdb::repair(&self.db, &options)?;
+        if !repaired.pending.is_empty() && std::io::stdin().is_terminal() && agrees(&repaired)? {
+            let again = mopqdb::repair(&self.db, &options.accept_loss(true))?;
+            let done = std::mem::take(&mut repaired.done);
+            repaired = again;
+            repaired.done.splice(0..0, done);
         }
-        for done in &repaired.done {
-            out.line(done)?;
+        print(&repaired, settings)?;
+        match (repaired.lost.len(), repaired.pending.len()) {
+            (0, 0) => Ok(()),
+            (lost, 0) => Err(Lost(lost).into()),
+            (_, pending) => Err(Unrepaired(pending).into()),
         }
-        if repaired.done.is_empty() {
-            out.line("nothing was amiss")?;
-        }
-        out.line(format!("{} now", plural(repaired.rows, "row")))?;
-        out.flush()
     }
+}
+
+/// Lists what would be lost, and asks.
+fn agrees(repaired: &Repaired) -> Result<bool> {
+    for what in &repaired.pending {
+        eprintln!("mopqdb: {what}");
+    }
+    eprint!("Go on without it? The damaged files are kept in orphans/. [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn print(repaired: &Repaired, settings: &Settings) -> Result<()> {
+    let mut out = Out::new(settings);
+    if out.is_json() {
+        out.object(repaired)?;
+        return out.flush();
+    }
+    for done in &repaired.done {
+        out.line(done)?;
+    }
+    for lost in &repaired.lost {
+        out.line(format!("lost: {lost}"))?;
+    }
+    for pending in &repaired.pending {
+        out.line(format!("not repaired: {pending}"))?;
+    }
+    for key in &repaired.lost_keys {
+        out.line(format!("lost key: {key}"))?;
+    }
+    if repaired.done.is_empty() && repaired.is_whole() {
+        out.line("nothing was wrong")?;
+    }
+    if let Some(rows) = repaired.rows {
+        out.line(format!("{} now", plural(rows, "row")))?;
+    }
+    out.flush()
 }

@@ -1,5 +1,5 @@
 use crate::exit::{Damaged, usage};
-use crate::out::{Out, plural};
+use crate::out::{Out, plural, size};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 /// Check a database for damage
 ///
-/// Takes no lock, changes nothing, and works on a database that does not open. --deep reads every byte against its checksum
-/// and computes every code anew from its stored vector, which must be the same to the bit; it needs no encoder.
-/// --encode N also encodes N texts anew and compares them with what is stored, to a cosine of 0.999. What is damaged is
-/// listed, and the exit code is 3.
+/// Reads every byte and compares it with its checksum. Takes no lock, changes nothing, and works on a database that does
+/// not open. --deep also computes every code again from its stored vector, which must be the same to the bit; it needs
+/// no encoder. --encode N also encodes N texts again and compares them with what is stored, to a cosine of 0.999. What
+/// is damaged is listed, and the exit code is 3.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,10 +21,10 @@ pub struct Verify {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// Check every byte and every code
+    /// Compute every code again
     #[arg(long)]
     deep: bool,
-    /// With --deep: encode so many texts anew
+    /// With --deep: encode N texts again
     #[arg(long, value_name = "N")]
     encode: Option<usize>,
 }
@@ -52,15 +52,16 @@ impl Verify {
             }
             if found.is_sound() {
                 let mut words = format!(
-                    "sound: {} in segments, {}",
+                    "sound: {} in segments, {}, {} read",
                     plural(found.rows, "row"),
-                    plural(found.files, "file")
+                    plural(found.files, "file"),
+                    size(found.bytes)
                 );
                 if self.deep {
-                    words += &format!(", {} computed anew", plural(found.codes, "code"));
+                    words += &format!(", {} computed again", plural(found.codes, "code"));
                 }
                 if self.encode.is_some() {
-                    words += &format!(", {} encoded anew", plural(found.texts, "text"));
+                    words += &format!(", {} encoded again", plural(found.texts, "text"));
                 }
                 out.line(words)?;
             }

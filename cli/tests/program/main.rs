@@ -8,6 +8,7 @@ mod keeping;
 mod measuring;
 mod messages;
 mod querying;
+mod repairing;
 mod retraining;
 mod support;
 mod terminal;

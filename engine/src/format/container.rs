@@ -53,6 +53,11 @@ impl Part {
         self.section
     }
 
+    /// Where its checksums are.
+    pub fn check(&self) -> Check {
+        self.check
+    }
+
     /// An error at a byte of the section.
     pub fn wrong(&self, at: usize, what: impl Into<String>) -> FormatError {
         FormatError::malformed(
@@ -142,6 +147,11 @@ impl<B: Deref<Target = [u8]>> Container<B> {
     /// Bytes of the file.
     pub fn file_len(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    /// The first byte of the checksums of chunks, eight bytes each, in the order of the sections.
+    pub fn checksums_offset(&self) -> usize {
+        self.checksums_offset
     }
 
     /// The hash that stands for every byte of the file.

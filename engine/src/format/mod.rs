@@ -8,12 +8,14 @@
 
 mod codec;
 mod container;
+mod correct;
 mod error;
 mod frame;
 mod writer;
 
 pub use codec::{Decode, Encode, Put, Take};
 pub use container::{Container, Part};
+pub use correct::Corrector;
 pub use error::FormatError;
 pub use frame::{Check, Footer, Header, Kind, Section, SectionEntry};
 pub use writer::{ContainerWriter, Written, contain};

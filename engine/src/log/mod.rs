@@ -6,10 +6,12 @@
 
 mod batch;
 mod read;
+mod salvage;
 mod write;
 
 pub use batch::{Batch, Change, StoredVector};
 pub use read::{LogContents, read};
+pub use salvage::salvage;
 pub use write::LogWriter;
 
 use crate::ids::LogId;

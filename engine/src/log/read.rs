@@ -138,17 +138,22 @@ fn synced_beyond(log: LogId, bytes: &[u8], at: usize) -> Option<usize> {
         })
 }
 
-struct Record<'a> {
-    kind: Kind,
+pub(super) struct Record<'a> {
+    pub(super) kind: Kind,
     synced: u64,
-    payload: &'a [u8],
-    next: usize,
+    pub(super) payload: &'a [u8],
+    pub(super) next: usize,
 }
 
 impl<'a> Record<'a> {
     /// The whole record at this offset, if one is there.
-    fn at(log: LogId, bytes: &'a [u8], at: usize) -> Option<Self> {
-        let header = bytes.get(at..)?.get(..RECORD_HEADER_LEN)?;
+    pub(super) fn at(log: LogId, bytes: &'a [u8], at: usize) -> Option<Self> {
+        Self::decode(log, bytes.get(at..)?, at)
+    }
+
+    /// The whole record that these bytes begin with, if they do, read from offset `at` of its log.
+    pub(super) fn decode(log: LogId, bytes: &'a [u8], at: usize) -> Option<Self> {
+        let header = bytes.get(..RECORD_HEADER_LEN)?;
         let field = |range: std::ops::Range<usize>| &header[range];
         let offset = u64::from_le_bytes(field(8..16).try_into().ok()?);
         if offset != at as u64 {
@@ -160,11 +165,14 @@ impl<'a> Record<'a> {
             2 => Kind::End,
             _ => return None,
         };
-        let start = at + RECORD_HEADER_LEN;
-        let payload = bytes.get(start..start.checked_add(len)?)?;
-        let next = (start + len).next_multiple_of(8);
+        let payload = bytes.get(RECORD_HEADER_LEN..RECORD_HEADER_LEN.checked_add(len)?)?;
+        let whole = (RECORD_HEADER_LEN + len).next_multiple_of(8);
         // Padding is part of the record: it is there, and zero.
-        if bytes.get(start + len..next)?.iter().any(|&b| b != 0) {
+        if bytes
+            .get(RECORD_HEADER_LEN + len..whole)?
+            .iter()
+            .any(|&b| b != 0)
+        {
             return None;
         }
         let sum = u64::from_le_bytes(field(24..32).try_into().ok()?);
@@ -175,7 +183,7 @@ impl<'a> Record<'a> {
             kind,
             synced: u64::from_le_bytes(field(16..24).try_into().ok()?),
             payload,
-            next,
+            next: at + whole,
         })
     }
 }

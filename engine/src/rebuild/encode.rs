@@ -21,15 +21,16 @@ const TEXTS: usize = 1024;
 
 /// How many rows were done, and how.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Encoded {
-    pub(super) rows: u64,
-    pub(super) reused: u64,
-    pub(super) texts: u64,
+pub(crate) struct Encoded {
+    pub(crate) rows: u64,
+    pub(crate) reused: u64,
+    pub(crate) texts: u64,
 }
 
 /// Writes what is missing of a segment's files under `target` into `out`, looking in `homes` for those that are there.
-/// Files get their names when whole: one that is there is whole, and is checked to be of these rows.
-pub(super) fn encode_segment(
+/// A file that is there is used only if every byte of it is sound and it was made from these rows; otherwise it is
+/// written again.
+pub(crate) fn encode_segment(
     files: &Arc<dyn Files>,
     homes: &[&Path],
     out: &Path,
@@ -148,19 +149,16 @@ fn find_vecs(
         let path = vecs_path(home, view.sealed.id, target);
         // Not asked for first: a segment that was compacted meanwhile takes its files away at any time.
         let vecs = match VecsFile::open(&**files, &path) {
-            Err(e) if e.is_gone() => continue,
+            Err(e) if e.is_gone() || matches!(e, Error::Corrupt(_)) => continue,
             opened => opened?,
         };
         let meta = vecs.meta();
-        if meta.rows_hash == view.sealed.rows.hash() && meta.encoder == target.encoder_id().0 {
+        if meta.rows_hash == view.sealed.rows.hash()
+            && meta.encoder == target.encoder_id().0
+            && vecs.verify().is_empty()
+        {
             return Ok(Some(vecs));
         }
-        return Err(Error::corrupt(
-            path,
-            "meta",
-            0,
-            "made from another rows file or by another encoder",
-        ));
     }
     Ok(None)
 }
@@ -175,16 +173,17 @@ fn has_codes(
         let path = codes_path(home, view.sealed.id, target)
             .expect("a model with a quantizer has codes files");
         let codes = match CodesFile::open(&**files, &path) {
-            Err(e) if e.is_gone() => continue,
+            Err(e) if e.is_gone() || matches!(e, Error::Corrupt(_)) => continue,
             opened => opened?,
         };
-        check_codes(
-            &codes,
-            view.sealed.rows.hash(),
-            view.sealed.rows.rows(),
-            target,
-        )?;
-        return Ok(true);
+        let rows = &view.sealed.rows;
+        let theirs = check_codes(&codes, rows.hash(), rows.rows(), target).is_ok()
+            && target
+                .id()
+                .is_some_and(|model| model.0 == codes.meta().model);
+        if theirs && codes.verify().is_empty() {
+            return Ok(true);
+        }
     }
     Ok(false)
 }

@@ -11,6 +11,7 @@ mod prepare;
 mod ready;
 
 pub(crate) use commit::commit_if_ready;
+pub(crate) use encode::encode_segment;
 pub(crate) use ready::is_ready;
 
 use crate::bundle::ModelId;

@@ -108,6 +108,13 @@ impl Deletions {
         output.finish()
     }
 
+    /// The segment and the version that a file is of, by its content; `None` if it is damaged.
+    pub fn identify(files: &dyn Files, path: &Path) -> Option<(SegmentId, Generation)> {
+        let file = SegmentFile::open(files, path, Kind::Deletions).ok()?;
+        let meta: Meta = file.decode(Section::Meta).ok()?;
+        Some((meta.segment, meta.version))
+    }
+
     /// Reads a file and checks all of it.
     pub fn read(files: &dyn Files, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Deletions)?;

@@ -7,10 +7,10 @@
     reason = "mapping a file is unsafe: another process could change it"
 )]
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 /// The bytes of an immutable file, at an address that is a multiple of 64.
 #[derive(Debug)]
@@ -78,5 +78,35 @@ impl Deref for Mapping {
             Kind::Mapped(map) => map,
             Kind::Read { lines, len } => &bytemuck::cast_slice(lines)[..*len],
         }
+    }
+}
+
+/// The bytes of a file, to be changed in memory only: pages that are written to are copied, the file stays as it is.
+#[derive(Debug)]
+pub struct PrivateCopy(Option<MmapMut>);
+
+impl PrivateCopy {
+    /// Maps a file.
+    pub fn of(file: &File) -> io::Result<Self> {
+        if file.metadata()?.len() == 0 {
+            return Ok(Self(None));
+        }
+        // SAFETY: as in `Mapping::map`, nobody writes to a file that has its name; our own writes go to private pages.
+        let map = unsafe { MmapOptions::new().map_copy(file)? };
+        Ok(Self(Some(map)))
+    }
+}
+
+impl Deref for PrivateCopy {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for PrivateCopy {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
     }
 }

@@ -6,6 +6,7 @@
 //! frame and lengths when it opens a file, and every other byte before it is served; see [`crate::format`].
 
 mod codes;
+mod correct;
 mod deletions;
 mod file;
 pub mod mmap;
@@ -16,11 +17,12 @@ mod vecs;
 
 pub use crate::key_index::KeyHash;
 pub use codes::{CodeStats, CodesFile, CodesMeta, CodesWriter};
+pub use correct::correct;
 pub use deletions::Deletions;
 pub use names::{FileName, ShortId};
 pub use rows::{
     MAX_KEY_BYTES, MAX_TEXT_BYTES, RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter,
-    ValueRef, Values,
+    Salvaged, ValueRef, Values,
 };
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 

@@ -274,6 +274,15 @@ fn retire(files: &dyn Files, layout: &Layout, before: &VersionRecord, now: &Vers
     }
 }
 
+/// Removes the files of a segment that no version names, because all its rows died while it was written.
+pub(super) fn remove_segment(files: &dyn Files, layout: &Layout, id: SegmentId) {
+    for name in files.list(&layout.segments()).unwrap_or_default() {
+        if (name.parse::<FileName>()).is_ok_and(|file| file.segment() == id) {
+            remove(files, &layout.segments().join(name));
+        }
+    }
+}
+
 fn remove(files: &dyn Files, path: &Path) {
     match files.remove(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {

@@ -1,6 +1,6 @@
 //! The living rows of several segments, one after the other, as the rows of a new one.
 
-use super::write_segment::{Rows, TakeCodes, TakeRow, TakeVectors};
+use super::write_segment::{CodedRows, Rows, TakeCodes, TakeRow, TakeVectors};
 use crate::error::Result;
 use crate::ids::RowId;
 use crate::model::Model;
@@ -68,7 +68,9 @@ impl Rows for Merged<'_> {
             Ok(())
         })
     }
+}
 
+impl CodedRows for Merged<'_> {
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()> {
         let shape = self
             .model

@@ -18,7 +18,7 @@ pub(crate) use crate::turns::lock;
 pub(crate) use commit::{Change, Committer};
 pub use compact::Compacted;
 pub(crate) use group::{Queue, replay};
-pub(crate) use write_segment::CodesSink;
+pub(crate) use write_segment::{CodesSink, NewSegment, Rows, TakeRow, TakeVectors, write_rows};
 
 use crate::error::Result;
 use crate::files::Files;

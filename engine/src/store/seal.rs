@@ -1,7 +1,9 @@
 //! Sealing: the tail becomes a segment, its logs are retired.
 
-use super::commit::{Change, Committer};
-use super::write_segment::{NewSegment, Rows, TakeCodes, TakeRow, TakeVectors, write_segment};
+use super::commit::{Change, Committer, remove_segment};
+use super::write_segment::{
+    CodedRows, NewSegment, Rows, TakeCodes, TakeRow, TakeVectors, write_segment,
+};
 use super::{Store, lock};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, RowId};
@@ -101,6 +103,7 @@ impl Store {
         let mut committer = lock(&self.commit);
         self.flush(&mut committer);
         let mut next = Snapshot::clone(&self.current());
+        let mut needless = false;
         if let Some(sealed) = sealed {
             let mut live = Live::all(alive as u32);
             let mut row = 0;
@@ -112,7 +115,8 @@ impl Store {
                     row += 1;
                 }
             }
-            if live.alive() > 0 {
+            needless = live.alive() == 0;
+            if !needless {
                 Arc::make_mut(&mut next.segments).push(SegmentView { sealed, live });
             }
         }
@@ -125,6 +129,9 @@ impl Store {
                 first_seq,
             },
         )?;
+        if needless {
+            remove_segment(&*self.files, &self.layout, new.id);
+        }
         Ok(true)
     }
 }
@@ -202,7 +209,9 @@ impl Rows for Taken<'_> {
         }
         Ok(())
     }
+}
 
+impl CodedRows for Taken<'_> {
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()> {
         let mut vector = Vec::with_capacity(self.dim);
         for view in self.runs {

@@ -7,8 +7,8 @@ use crate::model::Model;
 use crate::quantizer::{CodeShape, Quantizer};
 use crate::sealed::{codes_path, vecs_path};
 use crate::segment::{
-    CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsWriter, ValueRef, Values,
-    VecsMeta, VecsWriter,
+    CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter,
+    ValueRef, Values, VecsMeta, VecsWriter,
 };
 use crate::version::RowsKind;
 use half::f16;
@@ -28,6 +28,10 @@ pub(crate) trait Rows {
     fn each_row(&self, take: TakeRow<'_>) -> Result<()>;
     /// Stored vectors of texts, some whole rows at a time.
     fn each_vector(&self, take: TakeVectors<'_>) -> Result<()>;
+}
+
+/// Rows whose codes are known.
+pub(crate) trait CodedRows: Rows {
     /// Codes under the model, row-major, some whole rows at a time, with the stored vectors they were made from.
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()>;
 }
@@ -49,8 +53,25 @@ pub(crate) fn write_segment(
     dir: &Path,
     new: &NewSegment,
     model: &Model,
-    source: &dyn Rows,
+    source: &dyn CodedRows,
 ) -> Result<u32> {
+    let summary = write_rows(files, dir, new, model, source)?;
+    if model.quantizer().is_some() {
+        let mut sink = CodesSink::create(files, dir, new.id, summary.hash, summary.rows, model)?;
+        source.each_code(&mut |codes, vectors| sink.push(codes, vectors))?;
+        sink.finish()?;
+    }
+    Ok(summary.rows)
+}
+
+/// Writes the rows file and, for texts, the vecs file.
+pub(crate) fn write_rows(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    new: &NewSegment,
+    model: &Model,
+    source: &dyn Rows,
+) -> Result<RowsSummary> {
     let path = FileName::Rows(new.id).within(dir);
     let values = match model.rows() {
         RowsKind::Text => Values::Texts,
@@ -84,12 +105,7 @@ pub(crate) fn write_segment(
         source.each_vector(&mut |vectors| writer.push(vectors))?;
         writer.finish()?;
     }
-    if model.quantizer().is_some() {
-        let mut sink = CodesSink::create(files, dir, new.id, summary.hash, summary.rows, model)?;
-        source.each_code(&mut |codes, vectors| sink.push(codes, vectors))?;
-        sink.finish()?;
-    }
-    Ok(summary.rows)
+    Ok(summary)
 }
 
 /// Every so many rows the quantization error is measured: some thousands a segment tell it well enough.

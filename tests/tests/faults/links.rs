@@ -26,7 +26,7 @@ fn refused_by_all(path: &Path) {
     refused(Reader::open(path, options()));
     refused(Database::open(path, options()));
     refused(mopqdb::verify(path, &VerifyOptions::default()));
-    refused(mopqdb::repair(path));
+    refused(mopqdb::repair(path, &mopqdb::RepairOptions::default()));
     refused(mopqdb::backup(path, path.with_extension("copy")));
     refused(mopqdb::rebuild(path, &RebuildOptions::default()));
 }

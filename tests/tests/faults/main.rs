@@ -12,6 +12,7 @@ mod old_files;
 mod power;
 mod processes;
 mod rebuilds;
+mod repairs;
 mod stress;
 #[path = "../storage/support.rs"]
 #[allow(dead_code, reason = "shared with the tests of the storage engine")]

@@ -91,7 +91,7 @@ impl World {
         next
     }
 
-    fn rows(&self) -> BTreeMap<&str, &[f32]> {
+    pub fn rows(&self) -> BTreeMap<&str, &[f32]> {
         let rows = self.oracle.rows.iter();
         rows.map(|(key, (_, vector))| (key.as_str(), vector.as_slice()))
             .collect()
@@ -151,7 +151,7 @@ impl Known {
 }
 
 /// What a snapshot holds: rows in any order, and how many there were.
-fn held(snapshot: &Snapshot) -> mopqdb::Result<(BTreeMap<String, Vec<f32>>, usize)> {
+pub fn held(snapshot: &Snapshot) -> mopqdb::Result<(BTreeMap<String, Vec<f32>>, usize)> {
     let mut rows = BTreeMap::new();
     let mut count = 0;
     snapshot.for_each_row(|row| {

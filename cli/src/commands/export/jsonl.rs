@@ -1,23 +1,24 @@
-//! Rows as `insert` reads them.
+//! Rows as `insert` reads them. Needs only the files that hold them: no model, no codes.
 
 use super::not_stopped;
 use anyhow::{Context, Result};
-use mopqdb::Snapshot;
+use mopqdb::RowsRead;
+use mopqdb::segment::ValueRef;
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-pub(super) fn write(snapshot: &Snapshot, dest: &Path) -> Result<u64> {
+pub(super) fn write(db: &Path, dest: &Path, salvage: bool) -> Result<RowsRead> {
     let path = dest.join("rows.jsonl");
     let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut rows = 0;
     let io = |error: std::io::Error| mopqdb::Error::io("writing", &path)(error);
-    snapshot.for_each_row(|row| {
-        let object = match row.text {
-            Some(text) => json!({"key": row.key, "text": text}),
-            None => json!({"key": row.key, "vector": row.vector}),
+    let read = mopqdb::read_rows(db, salvage, |key, value| {
+        let object = match value {
+            ValueRef::Text(text) => json!({"key": key, "text": text}),
+            ValueRef::Vector(vector) => json!({"key": key, "vector": vector}),
         };
         serde_json::to_writer(&mut out, &object).map_err(|error| io(error.into()))?;
         out.write_all(b"\n").map_err(io)?;
@@ -29,5 +30,5 @@ pub(super) fn write(snapshot: &Snapshot, dest: &Path) -> Result<u64> {
     })?;
     let file = out.into_inner().map_err(|error| io(error.into_error()))?;
     file.sync_all().map_err(io)?;
-    Ok(rows)
+    Ok(read)
 }

@@ -9,8 +9,8 @@ use crate::{Result, RowId};
 use std::path::Path;
 use std::sync::Arc;
 
-const ROWS_PER_BLOCK: u32 = 64;
-const ENTRY_BYTES: usize = 16;
+pub(super) const ROWS_PER_BLOCK: u32 = 64;
+pub(super) const ENTRY_BYTES: usize = 16;
 
 /// Gathers keys while the values are written, to be written after them.
 pub(super) struct KeysWriter {

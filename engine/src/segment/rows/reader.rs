@@ -42,6 +42,11 @@ impl RowsFile {
         let file = SegmentFile::open(files, path, Kind::Rows)?;
         let meta: Meta = file.decode(Section::Meta)?;
         file.expect_name(FileName::Rows(meta.about.segment))?;
+        Self::with_meta(file, &meta)
+    }
+
+    /// Checks that the sections have the lengths that META says.
+    pub(super) fn with_meta(file: SegmentFile, meta: &Meta) -> Result<Self> {
         let rows = meta.rows;
         let values = match meta.about.values {
             Values::Texts => ValuesPart::Texts(Texts::open(&file, rows)?),
@@ -65,10 +70,14 @@ impl RowsFile {
             keys: Keys::open(&file, rows)?,
             index: Index::open(&file, rows)?,
             values,
-            about: meta.about,
+            about: meta.about.clone(),
             summary,
             file,
         })
+    }
+
+    pub(super) fn set_seqs(&mut self, seqs: (Seq, Seq)) {
+        self.summary.seqs = Some(seqs);
     }
 
     /// What the file is about.

@@ -15,7 +15,7 @@ const BLOCK_BYTES: usize = 16 * 1024;
 const LEVEL: i32 = 3;
 /// What compresses better than this is stored as it is, so that a small hostile file can't ask for much memory.
 const MAX_RATIO: u64 = 128;
-const ENTRY_BYTES: usize = 32;
+pub(super) const ENTRY_BYTES: usize = 32;
 
 const STORED: u32 = 0;
 const ZSTD: u32 = 1;

@@ -1,0 +1,261 @@
+//! What `open` removes: files of a segment or a log that no version needs any more, where it can tell why.
+//!
+//! A file that holds rows is removed only for a reason that can be seen on disk: its rows were never committed, they
+//! are in another file, or all of them are dead. Whatever else is not named by the record moves to `orphans/`, and the
+//! user is told.
+
+use crate::error::{Error, Result};
+use crate::files::Files;
+use crate::ids::{RowId, SegmentId, Seq};
+use crate::layout::Layout;
+use crate::log;
+use crate::manifest;
+use crate::recover::{Witnesses, list, live_logs, orphan};
+use crate::segment::{Deletions, FileName, RowsFile};
+use crate::snapshot::Snapshot;
+use crate::version::VersionRecord;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// What becomes of the files of a segment that the record does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// They are explained, and removed.
+    Removed,
+    /// They are not, and move to `orphans/`.
+    Orphaned,
+}
+
+/// Removes leftovers of a crash and retired files, and moves to `orphans/` what has no explanation. If a witness had to
+/// be repaired, everything moves to `orphans/`. A segment of a newer version, whose rows are nowhere else, means that
+/// the record is not the newest: that is `Corrupt`.
+///
+pub(crate) fn clean(
+    files: &dyn Files,
+    layout: &Layout,
+    witnesses: &Witnesses,
+    snapshot: &Snapshot,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    let record = &witnesses.record;
+    let trusted = !witnesses.mended;
+    // Almost always there is nothing to explain, and no log to read a second time.
+    let logged = match is_tidy(files, layout, record)? {
+        true => LiveBatches::new(),
+        false => live_batches(files, layout, record)?,
+    };
+    let (removed, mut orphaned) = segments(files, layout, record, (snapshot, &logged), warnings)?;
+    let (old_logs, odd_logs) = logs(files, layout, record, &logged, warnings)?;
+    orphaned.extend(odd_logs);
+    for path in removed.into_iter().chain(old_logs) {
+        if trusted || path.extension().is_some_and(|ext| ext == "tmp") {
+            remove(files, &path);
+        } else {
+            orphaned.push(path);
+        }
+    }
+    for path in orphaned {
+        orphan(files, layout, &path)?;
+    }
+    manifest::prune(files, layout.dir());
+    Ok(())
+}
+
+/// Returns whether every rows file is named by the record, and every log is live.
+fn is_tidy(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<bool> {
+    let named = |id| record.segments.iter().any(|segment| segment.id == id);
+    let rows = list(files, &layout.segments())?
+        .iter()
+        .all(|name| !matches!(name.parse(), Ok(FileName::Rows(id)) if !named(id)));
+    let logs = list(files, &layout.logs())?
+        .iter()
+        .all(|name| log::parse_name(name).is_none_or(|id| id >= record.first_log));
+    Ok(rows && logs)
+}
+
+/// The paths of segment files to remove, and to put aside.
+fn segments(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+    (snapshot, logged): (&Snapshot, &LiveBatches),
+    warnings: &mut Vec<String>,
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let dir = layout.segments();
+    let named: HashMap<SegmentId, _> = (record.segments.iter())
+        .map(|segment| (segment.id, segment.deletions))
+        .collect();
+    let replaced: HashSet<SegmentId> = (snapshot.segments.iter())
+        .flat_map(|view| view.sealed.rows.meta().replaces.iter().copied())
+        .collect();
+    let names = list(files, &dir)?;
+    let parsed: Vec<FileName> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    let mut fates: HashMap<SegmentId, Fate> = HashMap::new();
+    for &file in &parsed {
+        let FileName::Rows(id) = file else { continue };
+        if named.contains_key(&id) {
+            continue;
+        }
+        let path = FileName::Rows(id).within(&dir);
+        let rows = RowsFile::open(files, &path).ok();
+        let spent = |rows| is_spent(files, &dir, rows, record, logged, &parsed).unwrap_or(false);
+        let explained = replaced.contains(&id) || rows.as_ref().is_some_and(spent);
+        if let Some(rows) = &rows
+            && !explained
+            && rows.meta().version > record.generation
+        {
+            let detail = format!(
+                "it was written for version {}, and the newest that is known is {}; run `mopqdb repair`",
+                rows.meta().version,
+                record.generation
+            );
+            return Err(Error::corrupt(path, "meta", 0, detail));
+        }
+        if !explained {
+            warnings.push(format!(
+                "segment {id} is not part of version {} and nothing says why; its files moved to {}, `mopqdb repair --restore` brings its rows back",
+                record.generation,
+                layout.orphans().display()
+            ));
+        }
+        let fate = if explained {
+            Fate::Removed
+        } else {
+            Fate::Orphaned
+        };
+        fates.insert(id, fate);
+    }
+    let (mut removed, mut orphaned) = (Vec::new(), Vec::new());
+    for name in names {
+        let fate = match name.parse::<FileName>() {
+            Ok(file) => match (named.get(&file.segment()), file) {
+                (Some(live), FileName::Deletions(_, version)) if *live != Some(version) => {
+                    Fate::Removed
+                }
+                // Codes and vecs of a live segment under other models stay until `prune`.
+                (Some(_), _) => continue,
+                // Without a rows file there is nothing that the others could belong to.
+                (None, _) => *fates.get(&file.segment()).unwrap_or(&Fate::Removed),
+            },
+            Err(()) if name.ends_with(".tmp") => Fate::Removed,
+            Err(()) => continue,
+        };
+        match fate {
+            Fate::Removed => removed.push(dir.join(name)),
+            Fate::Orphaned => orphaned.push(dir.join(name)),
+        }
+    }
+    Ok((removed, orphaned))
+}
+
+/// The batches of the live logs: where each begins and ends.
+pub(crate) type LiveBatches = BTreeMap<Seq, Seq>;
+
+/// Returns whether a rows file was never committed, so that its rows are still in live logs or segments.
+pub(crate) fn is_leftover(
+    rows: &RowsFile,
+    record: &VersionRecord,
+    logged: &LiveBatches,
+) -> Result<bool> {
+    let dir = rows.path().parent().unwrap_or(Path::new("."));
+    let there = |id: &SegmentId| {
+        record.segments.iter().any(|segment| segment.id == *id)
+            && FileName::Rows(*id).within(dir).is_file()
+    };
+    let inputs = &rows.meta().replaces;
+    if !inputs.is_empty() && inputs.iter().all(there) {
+        return Ok(true);
+    }
+    for row in (0..rows.rows() as u32).map(RowId) {
+        let seq = rows.seq(row)?;
+        let batch = logged.range(..=seq).next_back();
+        if batch.is_none_or(|(_, end)| *end <= seq) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns whether a rows file is a leftover, or has no living row.
+fn is_spent(
+    files: &dyn Files,
+    dir: &Path,
+    rows: &RowsFile,
+    record: &VersionRecord,
+    logged: &LiveBatches,
+    parsed: &[FileName],
+) -> Result<bool> {
+    if is_leftover(rows, record, logged)? {
+        return Ok(true);
+    }
+    for &file in parsed {
+        if let FileName::Deletions(of, _) = file
+            && of == rows.meta().segment
+            && Deletions::read(files, &file.within(dir))?.dead() as usize == rows.rows()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The retired logs to remove, and those to put aside.
+fn logs(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+    logged: &LiveBatches,
+    warnings: &mut Vec<String>,
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let (mut removed, mut orphaned) = (Vec::new(), Vec::new());
+    for name in list(files, &layout.logs())? {
+        let Some(id) = log::parse_name(&name).filter(|&id| id < record.first_log) else {
+            continue;
+        };
+        let path = layout.logs().join(&name);
+        let batches = files
+            .read(&path)
+            .map_err(Error::io("reading", &path))
+            .and_then(|bytes| log::read(&path, id, &bytes, 0))
+            .map(|contents| contents.batches);
+        let explained = match batches {
+            Err(_) => false,
+            Ok(batches) => batches
+                .iter()
+                .all(|batch| batch.end() <= record.first_seq || logged.contains_key(&batch.first)),
+        };
+        if explained {
+            removed.push(path);
+        } else {
+            warnings.push(format!(
+                "log {id} is not part of version {} and may hold changes that no segment has; it moved to {}",
+                record.generation,
+                layout.orphans().display()
+            ));
+            orphaned.push(path);
+        }
+    }
+    Ok((removed, orphaned))
+}
+
+/// The batches of the live logs, as far as they can be read.
+pub(crate) fn live_batches(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+) -> Result<LiveBatches> {
+    let mut batches = LiveBatches::new();
+    for id in live_logs(files, layout, record)? {
+        let path = layout.logs().join(log::name(id));
+        let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
+        let found = log::salvage(id, &bytes).batches;
+        batches.extend(found.iter().map(|batch| (batch.first, batch.end())));
+    }
+    Ok(batches)
+}
+
+fn remove(files: &dyn Files, path: &Path) {
+    if let Err(e) = files.remove(path) {
+        tracing::debug!("{} stays: {e}", path.display());
+    }
+}

@@ -1,0 +1,246 @@
+//! Computing what can be computed, and a version that names what is there.
+
+use super::files::is_damage;
+use super::logs::Logs;
+use super::segments::{Found, FoundSegment};
+use super::{Base, Repair};
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::format::Kind;
+use crate::ids::Generation;
+use crate::live::Live;
+use crate::manifest;
+use crate::model::Model;
+use crate::rebuild::{RebuildOptions, encode_segment};
+use crate::recover::{list, orphan};
+use crate::sealed::{Sealed, SegmentView, codes_path, vecs_path};
+use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
+use crate::verify;
+use crate::version::{SegmentRecord, VersionRecord};
+use std::path::Path;
+use std::sync::Arc;
+
+impl Repair<'_> {
+    /// Writes vectors and codes of every sound segment that has none, or damaged ones.
+    pub(super) fn derive(&mut self, found: &Found, model: &Model) -> Result<()> {
+        let dir = self.layout.segments();
+        for segment in found.segments.iter().filter(|s| s.damage.is_empty()) {
+            let vecs = vecs_path(&dir, segment.id, model);
+            let codes = codes_path(&dir, segment.id, model);
+            for path in [Some(&vecs), codes.as_ref()].into_iter().flatten() {
+                if path.exists() && !path.is_file() {
+                    orphan(&*self.disk, &self.layout, path)?;
+                }
+            }
+            if vecs.is_file() && !sound_vecs(&vecs, self)? {
+                self.correct(&vecs, Kind::Vecs)?;
+            }
+            if let Some(path) = &codes
+                && self.codes_differ(path, segment, model)
+            {
+                self.remove_derived(path, "does not match its vectors")?;
+            }
+            let view = self.view(segment)?;
+            let encoded = encode_segment(
+                &self.disk,
+                &[&dir],
+                &dir,
+                &view,
+                model,
+                &RebuildOptions::default(),
+                &mut |_| (),
+            )?;
+            if encoded.texts > 0 {
+                self.done(format!(
+                    "segment {}: {} texts were encoded again",
+                    segment.id, encoded.texts
+                ));
+            }
+            if encoded.rows > 0 {
+                self.done(format!(
+                    "segment {}: the codes of {} rows were computed again",
+                    segment.id, encoded.rows
+                ));
+            }
+            self.check_others(segment, model)?;
+        }
+        self.disk.sync_dir(&dir).map_err(Error::io("syncing", &dir))
+    }
+
+    /// A segment with its rows alone.
+    fn view(&self, segment: &FoundSegment) -> Result<SegmentView> {
+        let path = FileName::Rows(segment.id).within(&self.layout.segments());
+        Ok(SegmentView {
+            sealed: Arc::new(Sealed {
+                id: segment.id,
+                rows: RowsFile::open(&*self.disk, &path)?,
+                vecs: None,
+                codes: None,
+            }),
+            live: segment.live.clone(),
+        })
+    }
+
+    /// Whether a codes file is whole, and yet not what its vectors give.
+    fn codes_differ(&self, path: &Path, segment: &FoundSegment, model: &Model) -> bool {
+        let whole = CodesFile::open(&*self.disk, path).is_ok_and(|codes| codes.verify().is_empty());
+        let sealed = Sealed::open(&*self.disk, &self.layout.segments(), segment.id, model);
+        whole
+            && sealed.is_ok_and(|sealed| {
+                let mut differ = false;
+                let compared = verify::compare_codes(&sealed, model, |_| differ = true);
+                compared.is_ok() && differ
+            })
+    }
+
+    /// Vectors and codes of other models: `rebuild` computes them again when it needs them.
+    fn check_others(&mut self, segment: &FoundSegment, model: &Model) -> Result<()> {
+        let dir = self.layout.segments();
+        let active = [
+            Some(vecs_path(&dir, segment.id, model)),
+            codes_path(&dir, segment.id, model),
+        ];
+        for name in list(&*self.disk, &dir)? {
+            let path = dir.join(&name);
+            let of_rows = (segment.rows.hash(), segment.rows.rows() as u32);
+            let damage = match name.parse() {
+                _ if active.contains(&Some(path.clone())) => None,
+                Ok(FileName::Codes(id, _)) if id == segment.id => {
+                    match CodesFile::open(&*self.disk, &path) {
+                        Ok(codes) if (codes.meta().rows_hash, codes.meta().rows) == of_rows => {
+                            codes.verify().pop()
+                        }
+                        Ok(_) => Some(Error::corrupt(&path, "meta", 0, "made from other rows")),
+                        Err(e) => Some(e),
+                    }
+                }
+                Ok(FileName::Vecs(id, _)) if id == segment.id => {
+                    match VecsFile::open(&*self.disk, &path) {
+                        Ok(vecs) if (vecs.meta().rows_hash, vecs.meta().rows) == of_rows => {
+                            vecs.verify().pop()
+                        }
+                        Ok(_) => Some(Error::corrupt(&path, "meta", 0, "made from other rows")),
+                        Err(e) => Some(e),
+                    }
+                }
+                _ => None,
+            };
+            match damage {
+                Some(damage) if is_damage(&damage) => {
+                    self.remove_derived(&path, &damage.to_string())?;
+                }
+                Some(damage) => return Err(damage),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a file away that can be computed again.
+    fn remove_derived(&mut self, path: &Path, why: &str) -> Result<()> {
+        orphan(&*self.disk, &self.layout, path)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.done(format!("{name} was moved to orphans: {why}"));
+        Ok(())
+    }
+
+    /// Commits a version, if the one that is there does not name what is there.
+    pub(super) fn commit(
+        &mut self,
+        base: &Base,
+        found: &mut Found,
+        logs: &Logs,
+        model: &Model,
+    ) -> Result<()> {
+        if !self.report.pending.is_empty() {
+            return Ok(());
+        }
+        let adopted = found.segments.iter().any(|segment| segment.named.is_none());
+        if adopted || base.record.is_none() {
+            Found::kill_older(&mut found.segments, &found.dead, &logs.tombstones)?;
+        }
+        let unchanged = !found.new_list
+            && found.segments.iter().all(|segment| segment.named.is_some())
+            && (base.record.as_ref()).is_some_and(|record| record.model == model.id());
+        if unchanged {
+            return Ok(());
+        }
+        let generation = Generation(found.generation.0 + 1);
+        let mut records = Vec::new();
+        for segment in &found.segments {
+            records.push(match &segment.named {
+                Some(named) => named.clone(),
+                None => self.name_segment(segment, generation)?,
+            });
+        }
+        let dir = self.layout.segments();
+        self.disk
+            .sync_dir(&dir)
+            .map_err(Error::io("syncing", &dir))?;
+        let record = VersionRecord {
+            generation,
+            metric: model.metric(),
+            rows: model.rows(),
+            dim: model.dim() as u32,
+            encoder: model.encoder_id(),
+            model: model.id(),
+            segments: records,
+            first_log: logs.first,
+            first_seq: logs.first_seq,
+            next_segment: found.next_segment,
+        };
+        if base.record.is_none() && self.layout.catalog().exists() {
+            orphan(&*self.disk, &self.layout, &self.layout.catalog())?;
+        }
+        let catalog = Catalog::open(&self.layout.catalog()).map_err(|why| Error::Io {
+            doing: "opening the catalog",
+            path: self.layout.catalog(),
+            source: std::io::Error::other(why),
+        })?;
+        catalog.commit(&record)?;
+        manifest::publish(&*self.disk, self.layout.dir(), &record)?;
+        self.done(format!(
+            "version {generation} was made from {} segments and the logs from {} on",
+            record.segments.len(),
+            record.first_log
+        ));
+        Ok(())
+    }
+
+    fn name_segment(
+        &self,
+        segment: &FoundSegment,
+        generation: Generation,
+    ) -> Result<SegmentRecord> {
+        let rows = segment.rows.rows() as u32;
+        let dead = segment.live.dead();
+        if dead > 0 {
+            let deletions = dead_rows(segment, &segment.live, generation);
+            let path = deletions.name().within(&self.layout.segments());
+            deletions.write(Arc::clone(&self.disk), &path)?;
+        }
+        Ok(SegmentRecord {
+            id: segment.id,
+            rows,
+            rows_hash: segment.rows.hash().0,
+            dead,
+            deletions: (dead > 0).then_some(generation),
+        })
+    }
+}
+
+fn dead_rows(segment: &FoundSegment, live: &Live, generation: Generation) -> Deletions {
+    let mut deletions = Deletions::none(segment.id, generation, live.rows());
+    for row in live.dead_rows() {
+        deletions.insert(row);
+    }
+    deletions
+}
+
+fn sound_vecs(path: &Path, repair: &Repair<'_>) -> Result<bool> {
+    match VecsFile::open(&*repair.disk, path) {
+        Ok(vecs) => Ok(vecs.verify().is_empty()),
+        Err(e) if is_damage(&e) => Ok(false),
+        Err(e) => Err(e),
+    }
+}

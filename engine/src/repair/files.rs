@@ -1,0 +1,234 @@
+//! Every file under the name that its content asks for, and flipped bits corrected.
+
+use super::Repair;
+use crate::error::{Error, Result};
+use crate::files::relocate;
+use crate::format::Kind;
+use crate::ids::SegmentId;
+use crate::log;
+use crate::manifest;
+use crate::metric::Metric;
+use crate::recover::{list, orphan};
+use crate::segment::{Deletions, FileName, RowsFile, RowsHash, correct};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A rows file that could be opened, and what is damaged in it.
+pub(super) struct OpenRows {
+    pub(super) rows: RowsFile,
+    pub(super) damage: Vec<Error>,
+}
+
+impl Repair<'_> {
+    /// Moves to `orphans/` whatever is in the place of a file and is none, such as a directory.
+    pub(super) fn clear_the_way(&mut self) -> Result<()> {
+        let root = self.layout.dir().to_path_buf();
+        for dir in [root.clone(), self.layout.segments(), self.layout.logs()] {
+            for name in list(&*self.disk, &dir)? {
+                let ours = match dir == root {
+                    true => manifest::parse_name(&name).is_some(),
+                    false => name.parse::<FileName>().is_ok() || log::parse_name(&name).is_some(),
+                };
+                let path = dir.join(&name);
+                if ours && !path.is_file() {
+                    orphan(&*self.disk, &self.layout, &path)?;
+                    self.done(format!("{name} was no file, and was moved to orphans"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the files of segments in `orphans/` back to `segments/`, where their names are free.
+    pub(super) fn take_back(&mut self) -> Result<()> {
+        let (orphans, segments) = (self.layout.orphans(), self.layout.segments());
+        if !orphans.is_dir() {
+            return Ok(());
+        }
+        let taken = list(&*self.disk, &segments)?;
+        for name in list(&*self.disk, &orphans)? {
+            let Some(file) = original_name(&name) else {
+                continue;
+            };
+            // A segment of that number is there: what was put aside is what it was made from.
+            let there = taken
+                .iter()
+                .filter_map(|name| name.parse::<FileName>().ok())
+                .any(|other| other.segment() == file.segment());
+            let to = file.within(&segments);
+            if !there && !to.exists() {
+                self.relocate(&orphans.join(&name), &to)?;
+                self.done(format!("{file} was taken back from orphans"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives files of rows and deletions that are under the name of another the name that their content asks for.
+    pub(super) fn straighten(&mut self) -> Result<()> {
+        let dir = self.layout.segments();
+        let mut misnamed: BTreeMap<FileName, PathBuf> = BTreeMap::new();
+        for name in list(&*self.disk, &dir)? {
+            let Ok(file) = name.parse::<FileName>() else {
+                continue;
+            };
+            let path = dir.join(&name);
+            let holds = match file {
+                FileName::Rows(_) => {
+                    RowsFile::identify(&*self.disk, &path).map(|(id, _)| FileName::Rows(id))
+                }
+                FileName::Deletions(..) => Deletions::identify(&*self.disk, &path)
+                    .map(|(id, version)| FileName::Deletions(id, version)),
+                // These are computed again if they are not what they should be.
+                FileName::Codes(..) | FileName::Vecs(..) => None,
+            };
+            if let Some(holds) = holds
+                && holds != file
+            {
+                let aside = orphan(&*self.disk, &self.layout, &path)?;
+                self.done(format!(
+                    "{name} held what {holds} should, and was moved to orphans"
+                ));
+                misnamed.insert(holds, aside);
+            }
+        }
+        for (file, aside) in misnamed {
+            let to = file.within(&dir);
+            if !to.exists() {
+                self.relocate(&aside, &to)?;
+                self.done(format!("{file} was found under another name"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the rows file of a segment: the one with this hash, if one is given. One that is missing is looked for in
+    /// `orphans/`, one that is damaged is corrected as far as possible.
+    pub(super) fn open_rows(
+        &mut self,
+        id: SegmentId,
+        hash: Option<u64>,
+        metric: Metric,
+    ) -> Result<Result<OpenRows, Error>> {
+        let dir = self.layout.segments();
+        let path = FileName::Rows(id).within(&dir);
+        let mut opened = self.try_rows(&path, hash)?;
+        if opened.is_err()
+            && let Some(aside) = self.in_orphans(id, hash)?
+        {
+            if path.exists() {
+                orphan(&*self.disk, &self.layout, &path)?;
+            }
+            self.relocate(&aside, &path)?;
+            self.done(format!(
+                "the rows of segment {id} were found in orphans and brought back"
+            ));
+            opened = self.try_rows(&path, hash)?;
+        }
+        let damaged = match &opened {
+            Ok(open) => !open.damage.is_empty(),
+            Err(Error::Corrupt(_)) => path.is_file(),
+            Err(_) => false,
+        };
+        if damaged && self.correct(&path, Kind::Rows)? {
+            opened = self.try_rows(&path, hash)?;
+        }
+        if opened.is_err() && path.is_file() {
+            let rows = RowsFile::open_damaged(&*self.disk, &path, metric);
+            if let Ok(rows) = rows
+                && hash.is_none_or(|hash| rows.hash().0 == hash)
+            {
+                let damage = rows.verify();
+                opened = Ok(OpenRows { rows, damage });
+            }
+        }
+        Ok(opened)
+    }
+
+    /// The outer error is one that ends the repair: a file that is there and can't be read.
+    fn try_rows(&self, path: &Path, hash: Option<u64>) -> Result<Result<OpenRows, Error>> {
+        let rows = match RowsFile::open(&*self.disk, path) {
+            Ok(rows) => rows,
+            Err(e) if is_damage(&e) => return Ok(Err(e)),
+            Err(e) => return Err(e),
+        };
+        if hash.is_some_and(|hash| rows.hash().0 != hash) {
+            let what = "not the file that the version record names";
+            return Ok(Err(Error::corrupt(path, "meta", 0, what)));
+        }
+        let damage = rows.verify();
+        Ok(Ok(OpenRows { rows, damage }))
+    }
+
+    /// A rows file of this segment among the orphans. Only one that a record names by its hash is taken unasked.
+    fn in_orphans(&self, id: SegmentId, hash: Option<u64>) -> Result<Option<PathBuf>> {
+        let (Some(hash), true) = (hash, self.layout.orphans().is_dir()) else {
+            return Ok(None);
+        };
+        let dir = self.layout.orphans();
+        let names = list(&*self.disk, &dir)?;
+        Ok(names
+            .iter()
+            .filter(|name| name.contains(".rows"))
+            .map(|name| dir.join(name))
+            .find(|path| {
+                let found = RowsFile::identify(&*self.disk, path);
+                found == Some((id, RowsHash(hash)))
+            }))
+    }
+
+    /// Undoes flipped bits of a file, which then moves to `orphans/`. Returns whether any were found.
+    pub(super) fn correct(&mut self, path: &Path, kind: Kind) -> Result<bool> {
+        let orphans = self.layout.orphans();
+        self.disk
+            .create_dir(&orphans)
+            .map_err(Error::io("creating", &orphans))?;
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(".corrected");
+        let copy = orphans.join(name);
+        let corrected = correct(&*self.disk, path, kind, &copy)?;
+        if corrected == 0 {
+            return Ok(false);
+        }
+        orphan(&*self.disk, &self.layout, path)?;
+        self.relocate(&copy, path)?;
+        let places = if corrected == 1 { "place" } else { "places" };
+        self.done(format!(
+            "{}: flipped bits were corrected in {corrected} {places}; the damaged file is kept in orphans",
+            path.display()
+        ));
+        Ok(true)
+    }
+
+    pub(super) fn relocate(&self, from: &Path, to: &Path) -> Result<()> {
+        relocate(&*self.disk, from, to).map_err(Error::io("moving", from))?;
+        for path in [from, to] {
+            let dir = path.parent().unwrap_or(Path::new("."));
+            self.disk.sync_dir(dir).map_err(Error::io("syncing", dir))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error means that bytes are wrong or missing, not that they can't be read now.
+pub(super) fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::Corrupt(_) => true,
+        Error::Io { source, .. } => matches!(
+            source.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory
+        ),
+        _ => false,
+    }
+}
+
+/// The name that a file in `orphans/` had: a number behind it means that the name was taken there.
+fn original_name(name: &str) -> Option<FileName> {
+    if let Ok(file) = name.parse() {
+        return Some(file);
+    }
+    let (name, number) = name.rsplit_once('.')?;
+    number.parse::<u32>().ok()?;
+    name.parse().ok()
+}

@@ -1,0 +1,203 @@
+//! Repairing a damaged database: nothing that can be read is lost, and every decision is reported.
+//!
+//! The order is that of a repair: [`files`] puts every file under the name that its content asks for and corrects
+//! flipped bits, [`segments`] decides which segments belong to the database and which of their rows are alive,
+//! [`rewrite`] makes a sound segment of what remains of a damaged one, [`logs`] does the same for logs, [`model`] finds
+//! the model, and [`commit`] computes what can be computed and commits a version if the old one does not hold any more.
+//!
+//! No file that holds rows is ever unlinked here: what is not part of the repaired version moves to `orphans/`.
+
+mod commit;
+mod files;
+mod logs;
+mod model;
+mod rewrite;
+mod segments;
+
+use crate::error::{Error, Result};
+use crate::files::{Disk, Files};
+use crate::layout::Layout;
+use crate::lock::FileLock;
+use crate::manifest;
+use crate::recover;
+use crate::version::VersionRecord;
+use crate::{Database, Options};
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a repair may do.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct RepairOptions {
+    /// Go on without what can't be read. Otherwise it is listed in [`Repaired::pending`], and stays as it is.
+    pub accept_loss: bool,
+    /// Bring back the rows of files in `orphans/`. Rows that were deleted while their file was there come back too.
+    pub restore: bool,
+}
+
+impl RepairOptions {
+    /// Goes on without what can't be read.
+    #[must_use]
+    pub fn accept_loss(mut self, accept: bool) -> Self {
+        self.accept_loss = accept;
+        self
+    }
+
+    /// Brings back the rows of files in `orphans/`.
+    #[must_use]
+    pub fn restore(mut self, restore: bool) -> Self {
+        self.restore = restore;
+        self
+    }
+}
+
+/// What a repair did, in words for the user.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// What was found and repaired; empty if nothing was wrong.
+    pub done: Vec<String>,
+    /// What can't be brought back: the database goes on without it.
+    pub lost: Vec<String>,
+    /// What could only be repaired by losing something, and was left as it is.
+    pub pending: Vec<String>,
+    /// The keys of lost rows, as far as they are known; with [`pending`](Self::pending), of rows that would be lost.
+    pub lost_keys: Vec<String>,
+    /// Living rows now; `None` if something is pending.
+    pub rows: Option<u64>,
+}
+
+impl Repaired {
+    /// Returns whether every row and every deletion is there.
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty() && self.pending.is_empty()
+    }
+}
+
+/// Repairs a database, also one that does not open. Takes the writer's lock.
+///
+/// Codes are computed again from vectors, and vectors from texts, which needs the encoder. A single flipped bit is
+/// corrected. Of a damaged file with rows, all other rows are kept; the damaged file moves to `orphans/`.
+///
+/// # Errors
+/// [`Error::Locked`] if another process writes, [`Error::Missing`] if texts must be encoded and the encoder's library
+/// is not there, [`Error::Io`] if a file can't be read for want of permission. Nothing is lost then; run it again.
+pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired> {
+    let layout = Layout::existing(dir.as_ref())?;
+    if !layout.segments().is_dir() || !layout.logs().is_dir() {
+        return Err(Error::Incompatible {
+            path: layout.dir().into(),
+            what: "not a mopqdb database".into(),
+        });
+    }
+    let mut repair = Repair {
+        disk: Arc::new(Disk::default()),
+        layout,
+        options,
+        report: Repaired::default(),
+    };
+    {
+        let _lock = FileLock::acquire(&repair.layout.lock())?;
+        repair.run()?;
+    }
+    let Repair { layout, report, .. } = repair;
+    let mut report = report;
+    if !report.pending.is_empty() {
+        return Ok(report);
+    }
+    let options = Options {
+        auto_compact: false,
+        ..Options::default()
+    };
+    let db = Database::open(layout.dir(), options)?;
+    report.done.extend(db.warnings().iter().cloned());
+    report.rows = Some(db.snapshot().rows());
+    db.close()?;
+    Ok(report)
+}
+
+struct Repair<'o> {
+    disk: Arc<dyn Files>,
+    layout: Layout,
+    options: &'o RepairOptions,
+    report: Repaired,
+}
+
+/// What is known of the newest version.
+struct Base {
+    /// The record, if a witness holds it.
+    record: Option<VersionRecord>,
+    /// The newest whole record of any age, for what does not change from version to version.
+    hint: Option<VersionRecord>,
+}
+
+impl Repair<'_> {
+    fn run(&mut self) -> Result<()> {
+        self.clear_the_way()?;
+        let base = self.base()?;
+        if self.options.restore {
+            self.take_back()?;
+        }
+        self.straighten()?;
+        let found = self.find_segments(&base)?;
+        let logs = self.check_logs(&base, &found)?;
+        let Some(model) = self.choose_model(&base, &found)? else {
+            return Ok(());
+        };
+        let mut found = self.make_sound(found, &base, &model)?;
+        self.derive(&found, &model)?;
+        self.commit(&base, &mut found, &logs, &model)
+    }
+
+    fn base(&mut self) -> Result<Base> {
+        let disk = Arc::clone(&self.disk);
+        let (disk, layout) = (&*disk, &self.layout.clone());
+        let mut hint = None;
+        for &generation in manifest::generations(disk, layout.dir())?.iter().rev() {
+            if let manifest::Found::Record(record) = manifest::read(disk, layout.dir(), generation)?
+            {
+                hint = Some(*record);
+                break;
+            }
+        }
+        let record = match recover::witnesses(disk, layout, &mut self.report.done) {
+            Ok(witnesses) => match self.newer_than(&witnesses.record)? {
+                None => Some(witnesses.record),
+                Some(newer) => {
+                    self.done(newer);
+                    None
+                }
+            },
+            Err(Error::Corrupt(damage)) => {
+                self.report.done.push(damage.to_string());
+                None
+            }
+            Err(Error::Incompatible { .. }) if hint.is_none() => {
+                let what = "all manifests and the catalog are missing";
+                self.report.done.push(what.into());
+                None
+            }
+            Err(e) => return Err(e),
+        };
+        Ok(Base {
+            hint: record.clone().or(hint),
+            record,
+        })
+    }
+
+    /// Reports a loss. Returns whether the repair may go on without it.
+    fn lose(&mut self, what: String, keys: Vec<String>) -> bool {
+        self.report.lost_keys.extend(keys);
+        if self.options.accept_loss {
+            self.report.lost.push(what);
+        } else {
+            self.report.pending.push(what);
+        }
+        self.options.accept_loss
+    }
+
+    fn done(&mut self, what: impl Into<String>) {
+        self.report.done.push(what.into());
+    }
+}

@@ -1,0 +1,134 @@
+//! The model under which the database is served.
+
+use super::files::is_damage;
+use super::segments::Found;
+use super::{Base, Repair};
+use crate::bundle::{Bundle, ModelId};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::models;
+use crate::recover::orphan;
+use crate::sealed::codes_path;
+use crate::segment::{FileName, Values};
+use crate::version::RowsKind;
+use std::sync::Arc;
+
+impl Repair<'_> {
+    /// The model that the newest record names, or the best that is left. `None` if none is: that is reported.
+    pub(super) fn choose_model(
+        &mut self,
+        base: &Base,
+        found: &Found,
+    ) -> Result<Option<Arc<Model>>> {
+        let hint = base.hint.as_ref();
+        self.put_damaged_models_aside(hint.and_then(|record| record.model))?;
+        if let Some(record) = hint {
+            match record.model {
+                None => {
+                    let model = Model::none(record.dim as usize, record.metric);
+                    return Ok(Some(Arc::new(model)));
+                }
+                Some(id) => match self.open_model(id) {
+                    Ok(model) => return Ok(Some(Arc::new(model))),
+                    Err(e) => self.done(format!("the active model {} is lost: {e}", id.short())),
+                },
+            }
+        }
+        let mut models = Vec::new();
+        for id in models::by_registration(&self.layout)? {
+            match self.open_model(id) {
+                Ok(model) => models.push(model),
+                Err(e) => self.done(format!("model {} can't be used: {e}", id.short())),
+            }
+        }
+        // Vectors need no model to be searched exactly.
+        let vectors = match (hint, found.segments.first()) {
+            (Some(record), _) => {
+                (record.rows == RowsKind::Vector).then_some((record.dim, record.metric))
+            }
+            (None, Some(segment)) => match segment.rows.meta().values {
+                Values::Vectors { dim } => Some((dim, segment.rows.meta().metric)),
+                Values::Texts => None,
+            },
+            (None, None) => None,
+        };
+        models.extend(vectors.map(|(dim, metric)| Model::none(dim as usize, metric)));
+        models.rotate_right(usize::from(vectors.is_some()));
+        let best = (models.into_iter().enumerate())
+            .filter(|(_, model)| self.fits(model, base, found))
+            .max_by_key(|(order, model)| (self.coded(model, found), *order));
+        let Some((_, model)) = best else {
+            let what = format!(
+                "{}: no model is left that could serve these rows. They are whole: `mopqdb export DB DEST --format jsonl` writes them out, and a copy of the model's folder in `models/` makes the database usable again",
+                self.layout.models().display()
+            );
+            self.report.pending.push(what);
+            return Ok(None);
+        };
+        let name = model.id().map_or("exact".into(), |id| id.short());
+        self.done(format!("the database is served by model {name} now"));
+        Ok(Some(Arc::new(model)))
+    }
+
+    /// A damaged model can't be computed again. The active one stays if its quantizer can be used.
+    fn put_damaged_models_aside(&mut self, active: Option<ModelId>) -> Result<()> {
+        for id in models::by_registration(&self.layout)? {
+            let dir = self.layout.model(id);
+            let Err(damage) = Bundle::open(&dir).and_then(|bundle| bundle.verify()) else {
+                continue;
+            };
+            if !matches!(damage, Error::Model(_)) && !is_damage(&damage) {
+                return Err(damage);
+            }
+            if active == Some(id) && self.open_model(id).is_ok() {
+                self.report.pending.push(format!(
+                    "the encoder of the active model is damaged, so texts can't be encoded; put a copy of the file in its place: {damage}"
+                ));
+            } else {
+                orphan(&*self.disk, &self.layout, &dir)?;
+                self.done(format!(
+                    "model {} is damaged and was moved to orphans: {damage}",
+                    id.short()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn open_model(&self, id: ModelId) -> Result<Model> {
+        let dir = self.layout.model(id);
+        let bundle = Bundle::open(&dir)?;
+        if bundle.model_id() != id {
+            let what = format!("this is model {}", bundle.model_id());
+            return Err(Error::corrupt(dir, "manifest", 0, what));
+        }
+        Model::open(bundle, 0)
+    }
+
+    fn fits(&self, model: &Model, base: &Base, found: &Found) -> bool {
+        let same = base.hint.as_ref().is_none_or(|record| {
+            (model.encoder_id(), model.metric()) == (record.encoder, record.metric)
+        });
+        let first = found.segments.first().map(|segment| segment.rows.meta());
+        let kind = first.is_none_or(|meta| match meta.values {
+            Values::Texts => model.rows() == RowsKind::Text,
+            Values::Vectors { dim } => {
+                model.rows() == RowsKind::Vector && model.dim() == dim as usize
+            }
+        });
+        same && kind && first.is_none_or(|meta| meta.metric == model.metric())
+    }
+
+    /// How many segments have codes, or at least vectors, under a model.
+    fn coded(&self, model: &Model, found: &Found) -> usize {
+        let dir = self.layout.segments();
+        let has =
+            |segment: &super::segments::FoundSegment| match codes_path(&dir, segment.id, model) {
+                Some(path) => path.is_file(),
+                None => FileName::Rows(segment.id).within(&dir).is_file(),
+            };
+        let with_codes = found.segments.iter().filter(|s| has(s)).count();
+        // Of two models that have everything, the one with codes was made for them.
+        with_codes * 2 + usize::from(model.quantizer().is_some() && with_codes > 0)
+    }
+}

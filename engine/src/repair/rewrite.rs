@@ -1,0 +1,257 @@
+//! A sound segment of what remains of damaged ones, or of ones whose `Seq`s overlap.
+
+use super::segments::{Found, FoundSegment};
+use super::{Base, Repair};
+use crate::error::{Error, Result};
+use crate::ids::{Generation, RowId, SegmentId, Seq};
+use crate::live::Live;
+use crate::model::Model;
+use crate::sealed::vecs_path;
+use crate::segment::{RowsFile, Salvaged, ValueRef, VecsFile};
+use crate::store::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
+use crate::version::RowsKind;
+use half::f16;
+use std::collections::HashSet;
+
+/// Texts are encoded this many at a time.
+const STEP: usize = 256;
+
+impl Repair<'_> {
+    /// Writes damaged segments again, without the rows that can't be read. Does nothing if that is not wanted.
+    pub(super) fn make_sound(
+        &mut self,
+        mut found: Found,
+        base: &Base,
+        model: &Model,
+    ) -> Result<Found> {
+        for segment in &found.segments {
+            self.count_losses(segment)?;
+        }
+        if !self.report.pending.is_empty() {
+            return Ok(found);
+        }
+        let mut segments = Vec::new();
+        for segment in std::mem::take(&mut found.segments) {
+            let Some(why) = segment.damage.first() else {
+                segments.push(segment);
+                continue;
+            };
+            let damage = format!("segment {}: {why}", segment.id);
+            found.new_list = true;
+            let rewritten = self.rewrite(vec![segment], &mut found, model)?;
+            self.done(match &rewritten {
+                Some(new) => format!(
+                    "{damage}; its {} readable rows were written to segment {}",
+                    new.rows.rows(),
+                    new.id
+                ),
+                None => format!("{damage}; it has no living row that could be read"),
+            });
+            segments.extend(rewritten);
+        }
+        if base.record.is_none() || segments.iter().any(|segment| segment.named.is_none()) {
+            segments = self.part_overlaps(segments, &mut found, model)?;
+        }
+        found.segments = segments;
+        Ok(found)
+    }
+
+    /// Reports the living rows of a damaged segment that can't be read.
+    fn count_losses(&mut self, segment: &FoundSegment) -> Result<()> {
+        let Some(why) = segment.damage.first() else {
+            return Ok(());
+        };
+        let (mut lost, mut keys) = (0, Vec::new());
+        segment.rows.salvage(|row| {
+            if let Salvaged::Lost { row, key, .. } = row
+                && segment.live.contains(row)
+            {
+                lost += 1;
+                keys.extend(key.map(str::to_owned));
+            }
+            Ok(())
+        })?;
+        if lost > 0 {
+            let alive = segment.live.alive();
+            let what = format!(
+                "segment {}: {lost} of {alive} living rows can't be read, the keys of {} of them are known: {why}",
+                segment.id,
+                keys.len()
+            );
+            self.lose(what, keys);
+        }
+        Ok(())
+    }
+
+    /// Segments hold ranges of `Seq`s that do not overlap. A restored one may lie within another: both become one.
+    fn part_overlaps(
+        &mut self,
+        segments: Vec<FoundSegment>,
+        found: &mut Found,
+        model: &Model,
+    ) -> Result<Vec<FoundSegment>> {
+        let mut apart: Vec<FoundSegment> = Vec::new();
+        let mut group: Vec<FoundSegment> = Vec::new();
+        let mut end = Seq(0);
+        let mut ended = |group: &mut Vec<FoundSegment>, repair: &mut Self| -> Result<()> {
+            let inputs = std::mem::take(group);
+            if inputs.len() < 2 || inputs.iter().any(|input| !input.damage.is_empty()) {
+                apart.extend(inputs);
+                return Ok(());
+            }
+            let ids: Vec<String> = inputs.iter().map(|input| input.id.to_string()).collect();
+            let merged = repair.rewrite(inputs, found, model)?;
+            let into = merged
+                .as_ref()
+                .map_or("none".into(), |new| new.id.to_string());
+            repair.done(format!(
+                "segments {} were merged into segment {into}, since their rows are of the same time",
+                ids.join(", ")
+            ));
+            found.new_list = true;
+            apart.extend(merged);
+            Ok(())
+        };
+        for segment in segments {
+            if let Some((first, last)) = segment.rows.summary().seqs {
+                if first > end {
+                    ended(&mut group, self)?;
+                }
+                end = end.max(last);
+            }
+            group.push(segment);
+        }
+        ended(&mut group, self)?;
+        Ok(apart)
+    }
+
+    /// Writes the living, readable rows of some segments as a new one, without codes; theirs move to `orphans/`.
+    fn rewrite(
+        &mut self,
+        inputs: Vec<FoundSegment>,
+        found: &mut Found,
+        model: &Model,
+    ) -> Result<Option<FoundSegment>> {
+        let dir = self.layout.segments();
+        let mut remains = Remains {
+            inputs: Vec::new(),
+            order: Vec::new(),
+            model,
+        };
+        let mut seen: HashSet<Seq> = HashSet::new();
+        for (at, input) in inputs.iter().enumerate() {
+            input.rows.salvage(|row| {
+                if let Salvaged::Row(row) = row
+                    && input.live.contains(row.row)
+                    && seen.insert(row.seq)
+                {
+                    remains.order.push((row.seq, at as u32, row.row));
+                }
+                Ok(())
+            })?;
+            let vecs = match model.rows() {
+                RowsKind::Vector => None,
+                RowsKind::Text => VecsFile::open(&*self.disk, &vecs_path(&dir, input.id, model))
+                    .ok()
+                    .filter(|vecs| {
+                        vecs.meta().rows_hash == input.rows.hash()
+                            && vecs.meta().encoder == model.encoder_id().0
+                            && vecs.verify().is_empty()
+                    }),
+            };
+            remains.inputs.push((&input.rows, vecs));
+        }
+        remains.order.sort_unstable();
+        let rewritten = if remains.order.is_empty() {
+            None
+        } else {
+            let new = NewSegment {
+                id: found.next_segment,
+                generation: Generation(found.generation.0 + 1),
+                replaces: inputs.iter().map(|input| input.id).collect(),
+            };
+            found.next_segment = SegmentId(new.id.0 + 1);
+            write_rows(&self.disk, &dir, &new, model, &remains)?;
+            self.disk
+                .sync_dir(&dir)
+                .map_err(Error::io("syncing", &dir))?;
+            let path = crate::segment::FileName::Rows(new.id).within(&dir);
+            let rows = RowsFile::open(&*self.disk, &path)?;
+            Some(FoundSegment {
+                id: new.id,
+                live: Live::all(rows.rows() as u32),
+                rows,
+                damage: Vec::new(),
+                named: None,
+            })
+        };
+        drop(remains);
+        for input in &inputs {
+            self.put_aside(input.id)?;
+        }
+        Ok(rewritten)
+    }
+}
+
+/// Readable rows of some segments, in the order of their `Seq`s.
+struct Remains<'a> {
+    /// With the vectors of texts, if those are sound.
+    inputs: Vec<(&'a RowsFile, Option<VecsFile>)>,
+    /// `Seq`, input and row.
+    order: Vec<(Seq, u32, RowId)>,
+    model: &'a Model,
+}
+
+impl Remains<'_> {
+    fn text(&self, input: u32, row: RowId) -> Result<String> {
+        let (rows, _) = &self.inputs[input as usize];
+        let text = rows.text(row)?;
+        Ok(text.expect("a database of texts has segments of texts"))
+    }
+
+    /// The stored vectors of some rows of texts. Those that are not there are encoded.
+    fn texts_vectors(&self, rows: &[(Seq, u32, RowId)]) -> Result<Vec<f16>> {
+        let mut missing = Vec::new();
+        for &(_, input, row) in rows {
+            if self.inputs[input as usize].1.is_none() {
+                missing.push(self.text(input, row)?);
+            }
+        }
+        let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        let encoded = match missing.is_empty() {
+            true => Vec::new(),
+            false => self.model.encode_keys(&missing)?,
+        };
+        let mut encoded = encoded.chunks_exact(self.model.dim());
+        let mut vectors = Vec::with_capacity(rows.len() * self.model.dim());
+        for &(_, input, row) in rows {
+            let at = row.0 as usize;
+            match &self.inputs[input as usize].1 {
+                Some(vecs) => vectors.extend_from_slice(vecs.vectors(at..at + 1)?),
+                None => vectors.extend_from_slice(encoded.next().expect("one for each text")),
+            }
+        }
+        Ok(vectors)
+    }
+}
+
+impl Rows for Remains<'_> {
+    fn each_row(&self, take: TakeRow<'_>) -> Result<()> {
+        for &(seq, input, row) in &self.order {
+            let (rows, _) = &self.inputs[input as usize];
+            let key = rows.key(row)?;
+            match self.model.rows() {
+                RowsKind::Text => take(seq, key, ValueRef::Text(&self.text(input, row)?))?,
+                RowsKind::Vector => take(seq, key, ValueRef::Vector(rows.vector(row)?))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn each_vector(&self, take: TakeVectors<'_>) -> Result<()> {
+        for rows in self.order.chunks(STEP) {
+            take(&self.texts_vectors(rows)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,394 @@
+//! Which segments belong to the database, and which of their rows are alive.
+
+use super::files::{OpenRows, is_damage};
+use super::{Base, Repair};
+use crate::clean::{is_leftover, live_batches};
+use crate::error::{Error, Result};
+use crate::format::Kind;
+use crate::ids::{Generation, RowId, SegmentId, Seq};
+use crate::live::Live;
+use crate::manifest;
+use crate::metric::Metric;
+use crate::recover::{list, orphan};
+use crate::segment::{Deletions, FileName, RowsFile};
+use crate::version::{SegmentRecord, VersionRecord};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// The segments of the database as they are on disk.
+pub(super) struct Found {
+    /// In the order of their `Seq`s.
+    pub(super) segments: Vec<FoundSegment>,
+    /// The newest version that any file tells of.
+    pub(super) generation: Generation,
+    /// The next segment gets this id.
+    pub(super) next_segment: SegmentId,
+    /// Rows that any deletion file marks as dead, where the record is lost or rows were restored.
+    pub(super) dead: HashSet<Seq>,
+    /// Whether the list of segments is not that of a whole record.
+    pub(super) new_list: bool,
+}
+
+pub(super) struct FoundSegment {
+    pub(super) id: SegmentId,
+    pub(super) rows: RowsFile,
+    pub(super) live: Live,
+    /// What is damaged in the rows file.
+    pub(super) damage: Vec<Error>,
+    /// As the record has it; `None` if it has not, or if that no longer holds.
+    pub(super) named: Option<SegmentRecord>,
+}
+
+impl Repair<'_> {
+    pub(super) fn find_segments(&mut self, base: &Base) -> Result<Found> {
+        let dir = self.layout.segments();
+        let mut found = Found {
+            segments: Vec::new(),
+            generation: (manifest::generations(&*self.disk, self.layout.dir())?.last())
+                .copied()
+                .max(base.hint.as_ref().map(|record| record.generation))
+                .unwrap_or(Generation(0)),
+            next_segment: SegmentId(1),
+            dead: HashSet::new(),
+            new_list: base.record.is_none(),
+        };
+        found.next_segment = self.next_segment(base)?;
+        let mut on_disk = BTreeSet::new();
+        for name in list(&*self.disk, &dir)? {
+            match name.parse() {
+                Ok(FileName::Rows(id)) => drop(on_disk.insert(id)),
+                Ok(FileName::Deletions(_, version)) => {
+                    found.generation = found.generation.max(version);
+                }
+                _ => {}
+            }
+        }
+        let metric = base.hint.as_ref().map_or(Metric::Cosine, |r| r.metric);
+        match &base.record {
+            Some(record) => {
+                for segment in &record.segments {
+                    on_disk.remove(&segment.id);
+                    self.named_segment(segment, metric, &mut found)?;
+                }
+                found.assume_seqs();
+                // Whatever else is there is no part of this version: it is put aside, or taken in if so asked.
+                let first_seq = record.first_seq;
+                let live = self.live_ids(&found);
+                for id in on_disk {
+                    let adopted =
+                        self.options.restore && self.adopt(id, &live, first_seq, &mut found)?;
+                    if !adopted {
+                        self.put_aside(id)?;
+                        self.done(format!(
+                            "segment {id} is no part of version {}; it was moved to orphans, from where `--restore` takes it back",
+                            record.generation
+                        ));
+                    }
+                }
+            }
+            None => self.all_segments(on_disk, metric, &mut found)?,
+        }
+        found.segments.sort_by_key(|segment| {
+            let seqs = segment.rows.summary().seqs;
+            (seqs.is_none(), seqs)
+        });
+        found.assume_seqs();
+        Ok(found)
+    }
+
+    /// What says that there was a version after this one, whose manifest and catalog are both lost.
+    pub(super) fn newer_than(&self, record: &VersionRecord) -> Result<Option<String>> {
+        let dir = self.layout.segments();
+        let logged = live_batches(&*self.disk, &self.layout, record)?;
+        for name in list(&*self.disk, &dir)? {
+            let Ok(FileName::Rows(id)) = name.parse() else {
+                continue;
+            };
+            let named = record.segments.iter().any(|segment| segment.id == id);
+            if let Ok(rows) = RowsFile::open(&*self.disk, &dir.join(&name))
+                && !named
+                && rows.meta().version > record.generation
+                && !is_leftover(&rows, record, &logged).unwrap_or(true)
+            {
+                return Ok(Some(format!(
+                    "segment {id} is of version {}, of which no record is left; the newest is {}",
+                    rows.meta().version,
+                    record.generation
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The ids that live segments have, or had before a compaction.
+    fn live_ids(&self, found: &Found) -> HashSet<SegmentId> {
+        (found.segments.iter())
+            .flat_map(|s| s.rows.meta().replaces.iter().copied().chain([s.id]))
+            .collect()
+    }
+
+    /// A segment that the record names.
+    fn named_segment(
+        &mut self,
+        named: &SegmentRecord,
+        metric: Metric,
+        found: &mut Found,
+    ) -> Result<()> {
+        let id = named.id;
+        let OpenRows { rows, damage } = match self.open_rows(id, Some(named.rows_hash), metric)? {
+            Ok(open) => open,
+            Err(why) => {
+                let alive = named.rows - named.dead;
+                let what = format!("segment {id} with {alive} living rows can't be read: {why}");
+                if alive == 0 {
+                    self.done(what.clone());
+                }
+                if alive == 0 || self.lose(what, Vec::new()) {
+                    found.new_list = true;
+                    self.put_aside(id)?;
+                }
+                return Ok(());
+            }
+        };
+        let (live, kept) = self.live_rows(named, &rows)?;
+        found.segments.push(FoundSegment {
+            id,
+            rows,
+            live,
+            damage,
+            named: kept.then(|| named.clone()),
+        });
+        Ok(())
+    }
+
+    /// The living rows of a segment that a record names, and whether the deletions that it names are there.
+    fn live_rows(&mut self, named: &SegmentRecord, rows: &RowsFile) -> Result<(Live, bool)> {
+        let count = rows.rows() as u32;
+        let Some(version) = named.deletions else {
+            return Ok((Live::all(count), true));
+        };
+        let path = FileName::Deletions(named.id, version).within(&self.layout.segments());
+        let agrees = |deletions: &Deletions| {
+            deletions.rows() == count
+                && deletions.dead() == named.dead
+                && deletions.version() == version
+                && deletions.segment() == named.id
+        };
+        let mut read = Deletions::read(&*self.disk, &path);
+        if let Err(Error::Corrupt(_)) = &read
+            && path.is_file()
+            && self.correct(&path, Kind::Deletions)?
+        {
+            read = Deletions::read(&*self.disk, &path);
+        }
+        let why = match read {
+            Ok(deletions) if agrees(&deletions) => {
+                return Ok((Live::without(count, deletions.words()), true));
+            }
+            Ok(_) => "it is that of another version".into(),
+            Err(e) if is_damage(&e) => e.to_string(),
+            Err(e) => return Err(e),
+        };
+        // Rows only ever die: whoever is dead in any other file of this segment is dead.
+        let mut live = Live::all(count);
+        for deletions in self.deletions_of(named.id)? {
+            for row in deletions.iter().filter(|row| row.0 < count) {
+                live.kill(row);
+            }
+        }
+        let back = named.dead.saturating_sub(live.dead());
+        let what = format!(
+            "the deletions of segment {} can't be read, up to {back} deleted rows come back: {why}",
+            named.id
+        );
+        if back == 0 || self.lose(what, Vec::new()) {
+            if path.exists() {
+                orphan(&*self.disk, &self.layout, &path)?;
+            }
+            return Ok((live, false));
+        }
+        Ok((live, true))
+    }
+
+    /// Every whole deletion file of a segment.
+    fn deletions_of(&self, id: SegmentId) -> Result<Vec<Deletions>> {
+        let dir = self.layout.segments();
+        let names = list(&*self.disk, &dir)?;
+        let files = names.iter().filter_map(|name| name.parse().ok());
+        let of =
+            files.filter(|file| matches!(file, FileName::Deletions(segment, _) if *segment == id));
+        Ok(of
+            .filter_map(|file| Deletions::read(&*self.disk, &file.within(&dir)).ok())
+            .collect())
+    }
+
+    /// Takes in a segment that no record names, if it has rows that are nowhere else.
+    fn adopt(
+        &mut self,
+        id: SegmentId,
+        live: &HashSet<SegmentId>,
+        first_seq: Seq,
+        found: &mut Found,
+    ) -> Result<bool> {
+        let Ok(OpenRows { rows, damage }) = self.open_rows(id, None, Metric::Cosine)? else {
+            return Ok(false);
+        };
+        let inputs = &rows.meta().replaces;
+        let elsewhere = live.contains(&id)
+            || (!inputs.is_empty() && inputs.iter().all(|input| live.contains(input)))
+            || (rows.summary().seqs).is_none_or(|(first, _)| first >= first_seq);
+        if elsewhere {
+            return Ok(false);
+        }
+        self.done(format!(
+            "segment {id} with {} rows was taken in again",
+            rows.rows()
+        ));
+        let live = self.any_dead(id, &rows, found)?;
+        found.new_list = true;
+        found.segments.push(FoundSegment {
+            id,
+            rows,
+            live,
+            damage,
+            named: None,
+        });
+        Ok(true)
+    }
+
+    /// The rows of a segment that no deletion file on disk marks as dead.
+    fn any_dead(&mut self, id: SegmentId, rows: &RowsFile, found: &mut Found) -> Result<Live> {
+        let count = rows.rows() as u32;
+        let mut live = Live::all(count);
+        for deletions in self.deletions_of(id)? {
+            for row in deletions.iter().filter(|row| row.0 < count) {
+                live.kill(row);
+                if let Ok(seq) = rows.seq(row) {
+                    found.dead.insert(seq);
+                }
+            }
+        }
+        Ok(live)
+    }
+
+    /// With no record: every segment that no output of a compaction stands for.
+    fn all_segments(
+        &mut self,
+        on_disk: BTreeSet<SegmentId>,
+        metric: Metric,
+        found: &mut Found,
+    ) -> Result<()> {
+        let mut open = BTreeMap::new();
+        for id in on_disk {
+            match self.open_rows(id, None, metric)? {
+                Ok(rows) => drop(open.insert(id, rows)),
+                Err(why) => {
+                    let what = format!("the rows of segment {id} can't be read: {why}");
+                    if self.lose(what, Vec::new()) {
+                        self.put_aside(id)?;
+                    }
+                }
+            }
+        }
+        let replaced: BTreeSet<SegmentId> = (open.values())
+            .filter(|open| open.damage.is_empty())
+            .flat_map(|open| open.rows.meta().replaces.iter().copied())
+            .collect();
+        for (id, OpenRows { rows, damage }) in open {
+            found.generation = found.generation.max(rows.meta().version);
+            // A deletion is never undone, so any file that tells of one is right: also that of an input for its output.
+            let live = self.any_dead(id, &rows, found)?;
+            if replaced.contains(&id) {
+                self.put_aside(id)?;
+                self.done(format!(
+                    "segment {id} was compacted into another; it was moved to orphans"
+                ));
+                continue;
+            }
+            found.segments.push(FoundSegment {
+                id,
+                rows,
+                live,
+                damage,
+                named: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// Moves all files of a segment to `orphans/`.
+    pub(super) fn put_aside(&self, id: SegmentId) -> Result<()> {
+        let dir = self.layout.segments();
+        for name in list(&*self.disk, &dir)? {
+            if (name.parse::<FileName>()).is_ok_and(|file| file.segment() == id) {
+                orphan(&*self.disk, &self.layout, &dir.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An id above all that any file has, also among the orphans.
+    fn next_segment(&self, base: &Base) -> Result<SegmentId> {
+        let mut next = base.hint.as_ref().map_or(1, |record| record.next_segment.0);
+        for dir in [self.layout.segments(), self.layout.orphans()] {
+            if dir.is_dir() {
+                for name in list(&*self.disk, &dir)? {
+                    let digits = name.split('.').next().unwrap_or_default();
+                    if let Ok(id) = digits.parse::<u64>() {
+                        next = next.max(id.saturating_add(1));
+                    }
+                }
+            }
+        }
+        Ok(SegmentId(next))
+    }
+}
+
+impl Found {
+    /// Where META and SEQS are both damaged, rows get `Seq`s behind those of the segment before: at most the ones that
+    /// they had, since those ascend from segment to segment.
+    fn assume_seqs(&mut self) {
+        let mut end = Seq(0);
+        for segment in &mut self.segments {
+            segment.rows.assume_seqs(Seq(end.0 + 1));
+            end = end.max(segment.rows.summary().seqs.map_or(end, |(_, last)| last));
+        }
+    }
+
+    /// Kills rows that have a newer one of the same key, and those that any deletion file or log knows to be dead.
+    ///
+    /// Requires: all rows files are sound, segments are in the order of their `Seq`s.
+    pub(super) fn kill_older(
+        segments: &mut [FoundSegment],
+        dead: &HashSet<Seq>,
+        tombstones: &[(String, Seq)],
+    ) -> Result<()> {
+        for at in 0..segments.len() {
+            let (before, newer) = segments.split_at_mut(at + 1);
+            let segment = &mut before[at];
+            let mut killed: Vec<RowId> = Vec::new();
+            let mut cursor = segment.rows.cursor();
+            while let Some(row) = cursor.next()? {
+                let mut gone = dead.contains(&row.seq);
+                for other in newer.iter() {
+                    gone = gone || other.rows.find(row.key)?.is_some();
+                }
+                if gone {
+                    killed.push(row.row);
+                }
+            }
+            for (key, seq) in tombstones {
+                if let Some(row) = segment.rows.find(key)?
+                    && segment.rows.seq(row)? < *seq
+                {
+                    killed.push(row);
+                }
+            }
+            for row in killed {
+                if segment.live.kill(row) {
+                    segment.named = None;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! Reading rows from the files that hold them alone: no model, no vectors of texts, no codes.
+//!
+//! For getting data out of a database that does not open, because its model is lost or its files are damaged.
+
+use crate::error::{Error, Result};
+use crate::files::{Disk, Files};
+use crate::ids::{LogId, RowId, SegmentId, Seq};
+use crate::layout::Layout;
+use crate::live::Live;
+use crate::log::{self, Batch, Change, StoredVector};
+use crate::manifest;
+use crate::metric::Metric;
+use crate::recover::list;
+use crate::segment::{Deletions, FileName, RowsFile, Salvaged, ValueRef};
+use crate::version::VersionRecord;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What [`read_rows`] found.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct RowsRead {
+    /// Rows that were handed over.
+    pub rows: u64,
+    /// What is damaged, in words. Always empty unless damage is skipped.
+    pub damage: Vec<String>,
+    /// Keys of rows that could not be read, as far as they are known.
+    pub lost_keys: Vec<String>,
+}
+
+/// Hands over every living row, in the order of insertion: its key, and its text or vector.
+///
+/// Needs the manifest, the rows files, deletions and logs of a database, and nothing else. Takes no lock; a version that
+/// is retired meanwhile is an error. With `skip_damage`, what can't be read is left out and listed; rows whose deletion
+/// can't be read come back, which is listed too.
+///
+/// # Errors
+/// [`Error::Corrupt`] at the first damage, unless it is skipped; whatever `each` returns.
+pub fn read_rows(
+    dir: impl AsRef<Path>,
+    skip_damage: bool,
+    mut each: impl FnMut(&str, ValueRef<'_>) -> Result<()>,
+) -> Result<RowsRead> {
+    let mut reading = Reading {
+        disk: Disk::default(),
+        layout: Layout::existing(dir.as_ref())?,
+        skip_damage,
+        found: RowsRead::default(),
+    };
+    let record = reading.record()?;
+    let changed = reading.logs(record.as_ref())?;
+    for (rows, live) in reading.segments(record.as_ref())? {
+        reading.segment(&rows, &live, &changed, &mut each)?;
+    }
+    let mut puts: BTreeMap<Seq, (&Arc<str>, &Change)> = BTreeMap::new();
+    for (key, (seq, change)) in &changed {
+        puts.insert(*seq, (key, change));
+    }
+    for (key, change) in puts.into_values() {
+        if let Change::Put { text, vector, .. } = change {
+            match (text, vector) {
+                (Some(text), _) => each(key, ValueRef::Text(text))?,
+                (None, StoredVector::F32(vector)) => each(key, ValueRef::Vector(vector))?,
+                (None, StoredVector::F16(vector)) => {
+                    let wide: Vec<f32> = vector.iter().map(|x| x.to_f32()).collect();
+                    each(key, ValueRef::Vector(&wide))?;
+                }
+            }
+            reading.found.rows += 1;
+        }
+    }
+    Ok(reading.found)
+}
+
+struct Reading {
+    disk: Disk,
+    layout: Layout,
+    skip_damage: bool,
+    found: RowsRead,
+}
+
+/// The newest change of each key in the logs.
+type Changed = HashMap<Arc<str>, (Seq, Change)>;
+
+impl Reading {
+    /// Reports damage and goes on, or ends with it.
+    fn damaged(&mut self, error: Error) -> Result<()> {
+        if !self.skip_damage {
+            return Err(error);
+        }
+        self.found.damage.push(error.to_string());
+        Ok(())
+    }
+
+    /// The newest whole record.
+    fn record(&mut self) -> Result<Option<VersionRecord>> {
+        let dir = self.layout.dir().to_path_buf();
+        if !self.skip_damage {
+            return manifest::newest(&self.disk, &dir).map(Some);
+        }
+        for &generation in manifest::generations(&self.disk, &dir)?.iter().rev() {
+            match manifest::read(&self.disk, &dir, generation)? {
+                manifest::Found::Record(record) => return Ok(Some(*record)),
+                manifest::Found::Damaged(what) => {
+                    let path = manifest::path(&dir, generation);
+                    self.damaged(Error::corrupt(path, "record", 0, what))?;
+                }
+                manifest::Found::Absent => {}
+            }
+        }
+        self.damaged(Error::corrupt(&dir, "record", 0, "no manifest is whole"))?;
+        Ok(None)
+    }
+
+    fn logs(&mut self, record: Option<&VersionRecord>) -> Result<Changed> {
+        let dir = self.layout.logs();
+        let first = record.map_or(LogId(0), |record| record.first_log);
+        let mut ids: Vec<LogId> = (list(&self.disk, &dir)?.iter())
+            .filter_map(|name| log::parse_name(name))
+            .filter(|&id| id >= first)
+            .collect();
+        ids.sort_unstable();
+        let mut changed = Changed::new();
+        for id in ids {
+            let path = dir.join(log::name(id));
+            let bytes = self.disk.read(&path).map_err(Error::io("reading", &path))?;
+            let batches = match log::read(&path, id, &bytes, 0) {
+                Ok(contents) => contents.batches,
+                Err(e) => {
+                    self.damaged(e)?;
+                    log::salvage(id, &bytes).batches
+                }
+            };
+            batches
+                .into_iter()
+                .for_each(|batch| take(batch, &mut changed));
+        }
+        Ok(changed)
+    }
+
+    /// The rows files and their living rows, oldest first.
+    fn segments(&mut self, record: Option<&VersionRecord>) -> Result<Vec<(RowsFile, Live)>> {
+        let dir = self.layout.segments();
+        let Some(record) = record else {
+            return self.all_segments();
+        };
+        let mut segments = Vec::new();
+        for segment in &record.segments {
+            let Some(rows) = self.open(segment.id, record.metric)? else {
+                continue;
+            };
+            let mut live = Live::all(rows.rows() as u32);
+            if let Some(version) = segment.deletions {
+                let path = FileName::Deletions(segment.id, version).within(&dir);
+                match Deletions::read(&self.disk, &path) {
+                    Ok(deletions) => live = Live::without(live.rows(), deletions.words()),
+                    Err(e) => self.damaged(e)?,
+                }
+            }
+            segments.push((rows, live));
+        }
+        Ok(segments)
+    }
+
+    /// With no record: every rows file that no compaction has replaced, without what any deletion file marks as dead.
+    fn all_segments(&mut self) -> Result<Vec<(RowsFile, Live)>> {
+        let dir = self.layout.segments();
+        let mut open: BTreeMap<SegmentId, (RowsFile, Live)> = BTreeMap::new();
+        let names = list(&self.disk, &dir)?;
+        let names: Vec<FileName> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        for &name in &names {
+            if let FileName::Rows(id) = name
+                && let Some(rows) = self.open(id, Metric::Cosine)?
+            {
+                let live = Live::all(rows.rows() as u32);
+                open.insert(id, (rows, live));
+            }
+        }
+        for &name in &names {
+            if let FileName::Deletions(id, _) = name
+                && let Some((_, live)) = open.get_mut(&id)
+            {
+                match Deletions::read(&self.disk, &name.within(&dir)) {
+                    Ok(deletions) => deletions
+                        .iter()
+                        .filter(|row| row.0 < live.rows())
+                        .collect::<Vec<RowId>>()
+                        .into_iter()
+                        .for_each(|row| {
+                            live.kill(row);
+                        }),
+                    Err(e) => self.damaged(e)?,
+                }
+            }
+        }
+        let replaced: BTreeSet<SegmentId> = (open.values())
+            .flat_map(|(rows, _)| rows.meta().replaces.iter().copied())
+            .collect();
+        open.retain(|id, _| !replaced.contains(id));
+        let mut segments: Vec<_> = open.into_values().collect();
+        segments.sort_by_key(|(rows, _)| rows.summary().seqs.map(|(first, _)| first));
+        Ok(segments)
+    }
+
+    fn open(&mut self, id: SegmentId, metric: Metric) -> Result<Option<RowsFile>> {
+        let path = FileName::Rows(id).within(&self.layout.segments());
+        let opened = match self.skip_damage {
+            true => RowsFile::open_damaged(&self.disk, &path, metric),
+            false => RowsFile::open(&self.disk, &path),
+        };
+        match opened {
+            Ok(rows) => Ok(Some(rows)),
+            Err(e) => self.damaged(e).map(|()| None),
+        }
+    }
+
+    fn segment(
+        &mut self,
+        rows: &RowsFile,
+        live: &Live,
+        changed: &Changed,
+        each: &mut impl FnMut(&str, ValueRef<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut last = String::new();
+        rows.salvage(|row| {
+            match row {
+                Salvaged::Row(row) => {
+                    let newer = changed.get(row.key).is_some_and(|(seq, _)| *seq > row.seq);
+                    if live.contains(row.row) && !newer {
+                        each(row.key, row.value)?;
+                        self.found.rows += 1;
+                    }
+                }
+                Salvaged::Lost { row, key, why } => {
+                    let newer = key.is_some_and(|key| changed.contains_key(key));
+                    if live.contains(row) && !newer {
+                        self.found.lost_keys.extend(key.map(str::to_owned));
+                        // One line for each damaged block, not for each of its rows.
+                        let said = why.to_string();
+                        if said != last {
+                            self.damaged(why)?;
+                            last = said;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn take(batch: Batch, changed: &mut Changed) {
+    for (seq, change) in (batch.first.0..).map(Seq).zip(batch.changes) {
+        match changed.get(change.key()) {
+            Some((newest, _)) if *newest > seq => {}
+            _ => drop(changed.insert(Arc::clone(change.key()), (seq, change))),
+        }
+    }
+}
