@@ -4,6 +4,7 @@ use crate::backup::Backup;
 use crate::bundle::Bundle;
 use crate::catalog::Catalog;
 use crate::clean;
+use crate::creation::{self, Creation};
 use crate::error::{Error, Result};
 use crate::files::{Disk, Files};
 use crate::layout::Layout;
@@ -55,6 +56,8 @@ pub struct Database {
 
 impl Database {
     /// Makes a new, empty database in a directory that is missing or empty.
+    ///
+    /// If it fails, or the process is stopped, the next call with this directory starts over.
     pub fn create(dir: impl AsRef<Path>, new: &CreateOptions, options: Options) -> Result<Self> {
         let files = disk(&options);
         Self::create_on(files, dir.as_ref(), new, options)
@@ -71,57 +74,22 @@ impl Database {
         let layout = Layout::new(dir);
         let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
         let model = new_model(new, bundle.as_ref())?;
-        let taken = dir.exists()
-            && files
-                .list(dir)
-                .map_err(Error::io("listing", dir))?
-                .iter()
-                .any(|name| name != "LOCK");
-        if taken {
-            let what = if manifest::generations(&*files, dir)?.is_empty() {
-                "is not empty"
-            } else {
-                "is a database already"
-            };
-            return Err(Error::invalid(format!(
-                "{} {what}; choose another directory, or open it",
-                dir.display()
-            )));
+        let creation = Creation::begin(&*files, &layout)?;
+        let warnings = Vec::from_iter(creation.restarted.then(|| {
+            "an earlier creation of this database was not finished; it was started over".into()
+        }));
+        if let Err(e) = fill(&*files, &layout, &model) {
+            creation.abandon(&*files, &layout);
+            return Err(e);
         }
-        for directory in layout.directories() {
-            files
-                .create_dir(&directory)
-                .map_err(Error::io("creating", &directory))?;
-        }
-        let lock = FileLock::acquire(&layout.lock())?;
-        if let Some(bundle) = &bundle {
-            models::register(&*files, &layout, bundle)?;
-        }
-        let catalog = Catalog::open(&layout.catalog()).map_err(|why| Error::Io {
-            doing: "creating the catalog",
-            path: layout.catalog(),
-            source: std::io::Error::other(why),
-        })?;
-        for directory in layout.directories().iter().rev() {
-            files
-                .sync_dir(directory)
-                .map_err(Error::io("syncing", directory))?;
-        }
-        let record = recover::first_record(&model);
-        let mut committer = Committer::new(
-            catalog,
-            record.clone(),
-            record.first_log,
-            record.next_segment,
-        );
-        committer.witness(&*files, &layout, record)?;
-        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-            files
-                .sync_dir(parent)
-                .map_err(Error::io("syncing", parent))?;
-        }
-        drop(committer);
-        Self::open_locked(files, layout, lock, options)
+        let lock = creation.finish(&*files, &layout)?;
+        Self::open_locked(files, layout, lock, options, warnings)
+    }
+
+    /// Returns `true` if [`create`](Self::create) can make a database here: the directory is missing or empty, or
+    /// holds nothing but an earlier creation that was not finished.
+    pub fn is_vacant(dir: impl AsRef<Path>) -> Result<bool> {
+        creation::is_vacant(&Disk::default(), &Layout::new(dir.as_ref()))
     }
 
     /// Opens a database for writing.
@@ -134,6 +102,9 @@ impl Database {
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
         let layout = Layout::existing(dir)?;
+        if creation::is_unfinished(&*files, dir) {
+            return Err(creation::unfinished(dir));
+        }
         if !layout.segments().is_dir() {
             return Err(Error::Incompatible {
                 path: dir.into(),
@@ -141,7 +112,9 @@ impl Database {
             });
         }
         let lock = FileLock::acquire(&layout.lock())?;
-        Self::open_locked(files, layout, lock, options)
+        // A creation that was stopped after its last step. From here on there may be rows.
+        creation::remove_marker(&*files, &layout)?;
+        Self::open_locked(files, layout, lock, options, Vec::new())
     }
 
     fn open_locked(
@@ -149,8 +122,8 @@ impl Database {
         layout: Layout,
         lock: FileLock,
         options: Options,
+        mut warnings: Vec<String>,
     ) -> Result<Self> {
-        let mut warnings = Vec::new();
         let witnesses = recover::witnesses(&*files, &layout, &mut warnings)?;
         let model = recover::model(&layout, &witnesses.record, &options)?;
         let scanner = Arc::new(Scanner::new(options.threads)?);
@@ -299,6 +272,31 @@ impl Database {
             None => Ok(()),
         }
     }
+}
+
+/// Makes everything that an empty database has; its manifest comes last.
+fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
+    for directory in layout.directories() {
+        files
+            .create_dir(&directory)
+            .map_err(Error::io("creating", &directory))?;
+    }
+    if let Some(bundle) = model.bundle() {
+        models::register(files, layout, bundle)?;
+    }
+    let catalog = Catalog::open(&layout.catalog()).map_err(|why| Error::Io {
+        doing: "creating the catalog",
+        path: layout.catalog(),
+        source: std::io::Error::other(why),
+    })?;
+    let record = recover::first_record(model);
+    catalog.commit(&record)?;
+    for directory in layout.directories().iter().rev() {
+        files
+            .sync_dir(directory)
+            .map_err(Error::io("syncing", directory))?;
+    }
+    manifest::publish(files, layout.dir(), &record)
 }
 
 fn disk(options: &Options) -> Arc<dyn Files> {

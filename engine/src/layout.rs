@@ -24,6 +24,7 @@ impl Layout {
         let mut inside = vec![
             layout.lock(),
             layout.prepare_lock(),
+            layout.creating(),
             layout.segments(),
             layout.logs(),
             layout.orphans(),
@@ -59,6 +60,11 @@ impl Layout {
     /// The lock of the one process that prepares a rebuild.
     pub fn prepare_lock(&self) -> PathBuf {
         self.dir.join("prepare.lock")
+    }
+
+    /// Marks a directory whose creation is not finished.
+    pub fn creating(&self) -> PathBuf {
+        self.dir.join("CREATING")
     }
 
     /// sled's directory.

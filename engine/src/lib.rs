@@ -4,6 +4,7 @@ mod backup;
 pub mod bundle;
 mod catalog;
 mod clean;
+mod creation;
 mod database;
 mod drift;
 pub mod encoder;

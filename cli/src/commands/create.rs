@@ -3,7 +3,7 @@ use crate::out::Out;
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
-use mopqdb::{CreateOptions, Database, Metric};
+use mopqdb::{CreateOptions, Metric};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -51,7 +51,7 @@ impl Create {
             dim: self.dim,
             metric: self.metric,
         };
-        let database = Database::create(&self.db, &options, settings.options())?;
+        let database = super::create(&self.db, &options, settings)?;
         let model = database.model();
         let mut out = Out::new(settings);
         let rows = if model.bundle().is_some_and(|bundle| bundle.has_encoder()) {

@@ -109,10 +109,7 @@ impl Insert {
 
     /// Opens the database, or makes one that suits the first row.
     fn open(&self, settings: &Settings, first: &Item) -> Result<(Database, bool)> {
-        let exists = self.db.symlink_metadata().is_ok();
-        let empty =
-            exists && std::fs::read_dir(&self.db).is_ok_and(|mut entries| entries.next().is_none());
-        if exists && !empty {
+        if !Database::is_vacant(&self.db)? {
             return Ok((super::open(&self.db, settings)?, false));
         }
         let new = match first {
@@ -124,7 +121,7 @@ impl Insert {
             Item::Failed(error) => bail!("{error:#}; no database was made"),
             Item::End | Item::Waiting => bail!("there are no rows to insert; no database was made"),
         };
-        Ok((Database::create(&self.db, &new, settings.options())?, true))
+        Ok((super::create(&self.db, &new, settings)?, true))
     }
 }
 

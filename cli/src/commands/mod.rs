@@ -23,7 +23,7 @@ mod verify;
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Subcommand;
-use mopqdb::{Bundle, Database, Model, ModelId, Reader, Snapshot};
+use mopqdb::{Bundle, CreateOptions, Database, Model, ModelId, Reader, Snapshot};
 use std::path::Path;
 
 /// The commands.
@@ -86,10 +86,21 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
 /// Opens a database for writing and says what opening had to mend.
 fn open(db: &Path, settings: &Settings) -> Result<Database> {
     let database = Database::open(db, settings.options())?;
+    warn(&database);
+    Ok(database)
+}
+
+/// Creates a database.
+fn create(db: &Path, new: &CreateOptions, settings: &Settings) -> Result<Database> {
+    let database = Database::create(db, new, settings.options())?;
+    warn(&database);
+    Ok(database)
+}
+
+fn warn(database: &Database) {
     for warning in database.warnings() {
         eprintln!("mopqdb: {warning}");
     }
-    Ok(database)
 }
 
 /// Opens a database for reading.

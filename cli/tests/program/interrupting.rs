@@ -101,3 +101,37 @@ fn a_second_ctrl_c_ends_it_at_once() {
     }
     run(dir.path(), &["get", "x.db", "a"]).ok();
 }
+
+#[test]
+fn a_creation_that_was_killed_does_not_stand_in_the_way_of_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = "{\"key\":\"a\",\"vector\":[1,2]}\n";
+    std::fs::write(dir.path().join("row.jsonl"), row).unwrap();
+    let mut killed = 0;
+    for n in 0..24 {
+        let name = format!("{n}.db");
+        let mut child = Command::new(program())
+            .args(["create", &name, "--dim", "2"])
+            .current_dir(dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(500 * n));
+        child.kill().unwrap();
+        killed += usize::from(child.wait().unwrap().code().is_none());
+        // Both ways of going on, whichever moment it was.
+        if n % 2 == 0 {
+            let again = run(dir.path(), &["create", &name, "--dim", "2"]);
+            if again.code != 0 {
+                assert!(again.err.contains("is a database already"), "{}", again.err);
+            }
+        }
+        run(dir.path(), &["insert", &name, "row.jsonl"]).ok();
+        run(dir.path(), &["get", &name, "a"]).ok();
+    }
+    assert!(
+        killed > 0,
+        "every creation was over before it could be killed"
+    );
+}

@@ -2,6 +2,7 @@
 //! `MOPQDB_TORTURE=1`.
 
 mod bounds;
+mod creating;
 mod encoders;
 mod flips;
 mod io_errors;
