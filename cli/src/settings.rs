@@ -1,7 +1,7 @@
 //! Settings that every command takes.
 
 use clap::Args;
-use mopqdb::Options;
+use mopqdb::{MAX_THREADS, Options};
 
 /// Settings that every command takes.
 #[derive(Debug, Clone, Args)]
@@ -18,6 +18,7 @@ pub struct Settings {
         env = "MOPQDB_THREADS",
         hide_env_values = true,
         default_value_t = 0,
+        value_parser = threads,
         help_heading = "Everywhere"
     )]
     pub threads: usize,
@@ -43,6 +44,15 @@ impl Settings {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         }
+    }
+}
+
+/// Threads, up to what the engine serves.
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if threads <= MAX_THREADS => Ok(threads),
+        Ok(_) => Err(format!("at most {MAX_THREADS}; 0 takes one for each core")),
+        Err(_) => Err(format!("give a number from 0 to {MAX_THREADS}")),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::sealer::Bell;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::store::{Committer, Compacted, Queue, Store};
+use crate::threads;
 use crate::verify::{Verified, VerifyOptions};
 use crate::versions::Versions;
 use std::path::Path;
@@ -71,6 +72,7 @@ impl Database {
         new: &CreateOptions,
         options: Options,
     ) -> Result<Self> {
+        threads::count(options.threads)?;
         let layout = Layout::new(dir);
         let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
         let model = new_model(new, bundle.as_ref())?;
@@ -169,7 +171,7 @@ impl Database {
             store.commit_carried(carried, record.first_seq)?;
         }
         let store = Arc::new(store);
-        let maintenance = Arc::new(Maintenance::start(&store));
+        let maintenance = Arc::new(Maintenance::start(&store)?);
         Ok(Self { maintenance, store })
     }
 

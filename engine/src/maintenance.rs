@@ -1,10 +1,12 @@
 //! The threads of an open database. One does what nobody called for: commits prepared rebuilds, merges segments, trains a
 //! first quantizer where the options ask for one. The other is the [`sealer`](crate::sealer).
 
+use crate::error::Result;
 use crate::learn;
 use crate::rebuild;
 use crate::sealer::Sealer;
 use crate::store::Store;
+use crate::threads;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -41,32 +43,26 @@ impl Stop {
 
 impl Maintenance {
     /// Starts the threads. They keep the store alive only while they work.
-    pub(crate) fn start(store: &Arc<Store>) -> Self {
+    ///
+    /// Returns an error if one can't be started; the other is then ended.
+    pub(crate) fn start(store: &Arc<Store>) -> Result<Self> {
         let sealer = store
             .options
             .seal_in_background
-            .then(|| Sealer::start(store));
+            .then(|| Sealer::start(store))
+            .transpose()?;
         let stop = Arc::new(Stop::default());
         let pause = store.options.maintenance;
         let thread = {
             let stop = Arc::clone(&stop);
             let store = Arc::downgrade(store);
-            std::thread::Builder::new()
-                .name("mopqdb-maintenance".into())
-                .spawn(move || run(&stop, &store, pause))
+            threads::start("mopqdb-maintenance", move || run(&stop, &store, pause))?
         };
-        if let Err(e) = &thread {
-            tracing::warn!("no maintenance thread: {e}");
-        }
-        if let Some(Err(e)) = &sealer {
-            // Inserts seal when twice as much is due.
-            tracing::warn!("no sealing thread: {e}");
-        }
-        Self {
+        Ok(Self {
             stop,
-            thread: thread.ok(),
-            _sealer: sealer.and_then(Result::ok),
-        }
+            thread: Some(thread),
+            _sealer: sealer,
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::log::StoredVector;
 use crate::metric::Metric;
 use crate::quantizer::{CodeShape, Quantizer};
+use crate::threads;
 use crate::version::RowsKind;
 use half::f16;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -216,10 +217,7 @@ impl Model {
     /// The same on all threads that this model may use, for batches of which each has a share worth its start.
     pub fn quantize_batch(&self, vectors: &[f32]) -> Result<Vec<u8>> {
         const SHARE: usize = 1024;
-        let threads = match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
+        let threads = threads::count(self.threads)?;
         let rows = vectors.len() / self.dim;
         let shares = threads.min(rows / SHARE);
         if shares < 2 || self.quantizer.is_none() {
@@ -229,9 +227,10 @@ impl Model {
         let parts: Result<Vec<Vec<u8>>> = std::thread::scope(|scope| {
             let mut shares = vectors.chunks(share);
             let own = shares.next().unwrap_or_default();
-            let others: Vec<_> = shares
-                .map(|part| scope.spawn(|| self.quantize(part)))
+            let others: Result<Vec<_>> = shares
+                .map(|part| threads::start_in(scope, "mopqdb-quantize", || self.quantize(part)))
                 .collect();
+            let others = others?;
             let own = self.quantize(own);
             let others = others.into_iter().map(|thread| {
                 thread

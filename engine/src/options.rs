@@ -38,7 +38,8 @@ impl CreateOptions {
 /// How a database is opened. The defaults suit most.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Threads of a scan, of quantizing and of encoding; 0: as many as the machine has cores.
+    /// Threads of a scan, of quantizing and of encoding; 0: as many as the machine has cores. At most
+    /// [`MAX_THREADS`](crate::MAX_THREADS).
     pub threads: usize,
     /// A tail of this many rows is sealed into a segment.
     pub seal_rows: usize,

@@ -1,6 +1,8 @@
 //! The thread of an open database that seals what is due, so that no insert waits for it.
 
+use crate::error::Result;
 use crate::store::Store;
+use crate::threads::start;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -34,15 +36,13 @@ pub(crate) struct Sealer {
 
 impl Sealer {
     /// Starts the thread. It keeps the store alive only while it works.
-    pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Self> {
+    pub(crate) fn start(store: &Arc<Store>) -> Result<Self> {
         // A seal takes all there is: one call that waits is as good as many. The thread alone listens, so that a call to
         // one that has died is an error and nobody waits for it.
         let (calls, taken) = bounded(1);
         let thread = {
             let store = Arc::downgrade(store);
-            std::thread::Builder::new()
-                .name("mopqdb-sealer".into())
-                .spawn(move || run(&taken, &store))?
+            start("mopqdb-sealer", move || run(&taken, &store))?
         };
         let _ = store.bell.0.set(calls.clone());
         Ok(Self {

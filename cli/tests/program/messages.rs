@@ -35,6 +35,9 @@ fn a_wrong_command_line_is_2_and_shows_the_right_one() {
         &run(dir.path(), &["query", "x.db", "a", "-k", "0"]).failed(2),
         &["1..=10000"],
     );
+    let many = ["create", "y.db", "--dim", "4", "--threads", "100000"];
+    said(&run(dir.path(), &many).failed(2), &["at most 1024"]);
+    assert!(!dir.path().join("y.db").exists());
     said(
         &run(dir.path(), &["create", "x.db", "--encoder", "none"]).failed(2),
         &["--dim N", "--help"],

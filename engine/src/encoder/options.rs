@@ -1,7 +1,5 @@
 //! How much of the machine an encoder may use.
 
-use std::num::NonZeroUsize;
-
 /// How much of the machine an encoder may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -15,7 +13,7 @@ pub struct EncoderOptions {
 impl Default for EncoderOptions {
     fn default() -> Self {
         Self {
-            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            threads: crate::threads::cores(),
             no_mmap: false,
         }
     }

@@ -4,6 +4,7 @@ use super::{EvalOptions, Questions, stopped};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::snapshot::Snapshot;
+use crate::threads;
 use std::collections::HashMap;
 
 /// Texts encoded at once.
@@ -184,10 +185,10 @@ pub(super) fn in_parallel<T: Send>(
         let parts = rows
             .chunks(share * width)
             .zip(out.chunks_mut(share * out_width));
-        let running: Vec<_> = parts
-            .map(|(rows, out)| scope.spawn(move || map(rows, out)))
+        let running: Result<Vec<_>> = parts
+            .map(|(rows, out)| threads::start_in(scope, "mopqdb-eval", move || map(rows, out)))
             .collect();
-        running
+        running?
             .into_iter()
             .try_for_each(|part| part.join().expect("it returns its errors"))
     })

@@ -1,5 +1,7 @@
 //! Persistent threads that borrow work from a caller: no thread is spawned for a query.
 
+use crate::error::Result;
+use crate::threads::start;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -65,20 +67,32 @@ impl Task {
 
 impl Pool {
     /// A pool in which `threads` threads work on a task: the caller and `threads - 1` helpers.
-    pub(crate) fn new(threads: usize) -> Self {
-        let threads = threads.max(1);
-        let helpers = (threads > 1).then(|| {
-            let (sender, receiver) = unbounded::<Arc<Task>>();
-            for i in 1..threads {
-                let receiver: Receiver<Arc<Task>> = receiver.clone();
-                // A helper ends when the pool is dropped. One that can't be started is done without.
-                let _ = std::thread::Builder::new()
-                    .name(format!("mopqdb-scan-{i}"))
-                    .spawn(move || receiver.iter().for_each(|task| task.help()));
-            }
-            sender
-        });
-        Self { threads, helpers }
+    ///
+    /// Returns an error if a helper can't be started; those that were started end.
+    pub(crate) fn new(threads: usize) -> Result<Self> {
+        if threads <= 1 {
+            return Ok(Self::alone());
+        }
+        let (sender, receiver) = unbounded::<Arc<Task>>();
+        for i in 1..threads {
+            let receiver: Receiver<Arc<Task>> = receiver.clone();
+            // A helper ends when the pool is dropped, and with it the sender.
+            start(&format!("mopqdb-scan-{i}"), move || {
+                receiver.iter().for_each(|task| task.help());
+            })?;
+        }
+        Ok(Self {
+            threads,
+            helpers: Some(sender),
+        })
+    }
+
+    /// A pool in which only the caller works.
+    pub(crate) fn alone() -> Self {
+        Self {
+            threads: 1,
+            helpers: None,
+        }
     }
 
     /// Threads that work on a task, the caller included.
@@ -133,7 +147,7 @@ mod tests {
 
     #[test]
     fn all_work_is_done_when_run_returns_whoever_else_uses_the_pool() {
-        let pool = Pool::new(3);
+        let pool = Pool::new(3).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -153,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_the_work_reaches_the_caller_and_the_pool_goes_on() {
-        let pool = Pool::new(2);
+        let pool = Pool::new(2).unwrap();
         let outcome = catch_unwind(AssertUnwindSafe(|| pool.run(2, &|| panic!("of the work"))));
         assert!(outcome.is_err());
         let calls = AtomicUsize::new(0);

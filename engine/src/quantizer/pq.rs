@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::kernel::pool::Pool;
 use crate::kernel::random::Random;
 use crate::metric::Metric;
+use crate::threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -155,17 +156,13 @@ impl Setup {
                 vectors[at]
             )));
         }
-        let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
         Ok(Self {
             shape,
             sub_dim: dim / options.subspaces,
             rows: sample(vectors, dim, options),
             machine: Machine {
                 kernel: Kernel::detect()?,
-                pool: Pool::new(threads),
+                pool: Pool::new(threads::count(options.threads)?)?,
             },
         })
     }

@@ -10,6 +10,7 @@ use crate::sealed::{OncePast, SegmentView, check_codes, codes_path, vecs_path};
 use crate::segment::{CodesFile, ValueRef, VecsFile, VecsMeta, VecsWriter};
 use crate::snapshot::widen_into;
 use crate::store::CodesSink;
+use crate::threads;
 use crate::version::RowsKind;
 use half::f16;
 use std::ops::Range;
@@ -62,10 +63,7 @@ pub(crate) fn encode_segment(
         Some(vecs) => Ok(Vectors::F16(vecs.vectors(range)?)),
         None => Ok(Vectors::F32(view.sealed.rows.vectors(range)?)),
     };
-    let threads = match options.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
+    let threads = threads::count(options.threads)?;
     let mut pages = OncePast::new(&view.sealed, options.memory_limit / 4);
     let share = share_rows(target.dim(), threads, options.memory_limit);
     for start in (0..rows).step_by(share * threads) {
@@ -83,12 +81,13 @@ pub(crate) fn encode_segment(
                 .map_err(|e| named(view, target, &range, &wide, e))?;
             Ok((codes, wide))
         };
-        let quantized: Vec<Result<(Vec<u8>, Vec<f32>)>> = std::thread::scope(|scope| {
+        let quantized = std::thread::scope(|scope| -> Result<Vec<_>> {
             let (own, others) = shares.split_last().expect("a range of rows has a share");
-            let others: Vec<_> = others
+            let others: Result<Vec<_>> = others
                 .iter()
-                .map(|range| scope.spawn(|| work(range.clone())))
+                .map(|range| threads::start_in(scope, "mopqdb-rebuild", || work(range.clone())))
                 .collect();
+            let others = others?;
             let own = work(own.clone());
             let joined = others.into_iter().map(|thread| {
                 thread
@@ -96,9 +95,8 @@ pub(crate) fn encode_segment(
                     .unwrap_or_else(|e| std::panic::resume_unwind(e))
             });
             joined.chain([own]).collect()
-        });
-        for part in quantized {
-            let (codes, wide) = part?;
+        })?;
+        for (codes, wide) in quantized {
             sink.push(&codes, &wide)?;
         }
         if let Some(vecs) = &vecs {

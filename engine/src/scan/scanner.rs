@@ -8,6 +8,7 @@ use crate::kernel::Kernel;
 use crate::kernel::pool::Pool;
 use crate::metric::Metric;
 use crate::quantizer::LookupTable;
+use crate::threads;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -33,20 +34,23 @@ pub struct Scanner {
 
 impl Scanner {
     /// A scanner whose scans run on up to `threads` threads, the caller's among them; 0 means one for each core.
-    /// An error if `MOPQDB_KERNEL` asks for a kernel that can't be had.
+    /// An error if `MOPQDB_KERNEL` asks for a kernel that can't be had, if there are more than
+    /// [`MAX_THREADS`](crate::MAX_THREADS), or if they can't be started.
     pub fn new(threads: usize) -> Result<Self> {
-        Ok(Self::with_kernel(Kernel::detect()?, threads))
+        let pool = Pool::new(threads::count(threads)?)?;
+        Ok(Self::of(Kernel::detect()?, pool))
     }
 
-    /// A scanner on this very kernel.
+    /// A scanner on this very kernel. It scans on the caller's thread alone if the others can't be started.
     pub fn with_kernel(kernel: Kernel, threads: usize) -> Self {
-        let threads = match threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n,
-        };
+        let pool = threads::count(threads).and_then(Pool::new);
+        Self::of(kernel, pool.unwrap_or_else(|_| Pool::alone()))
+    }
+
+    fn of(kernel: Kernel, pool: Pool) -> Self {
         Self {
             kernel,
-            pool: Pool::new(threads),
+            pool,
             share: SHARE,
             own_queries: OWN_QUERIES,
         }

@@ -21,6 +21,7 @@ pub use wrap::{Export, Findings, wrap};
 use super::{Encoder, EncoderOptions, EncoderSpec};
 use crate::error::{Error, Result};
 use crate::segment::mmap::Mapping;
+use crate::threads;
 use batch::{Batch, WINDOW, batches};
 use crossbeam::channel;
 use session::Graph;
@@ -66,6 +67,7 @@ impl OnnxEncoder {
     /// Loads ONNX Runtime, if it isn't yet, the graph and the tokenizer, and checks that they fit the spec.
     pub fn load(spec: &EncoderSpec, files: EncoderFiles, options: &EncoderOptions) -> Result<Self> {
         spec.check()?;
+        threads::count(options.threads)?;
         let graph = |source: GraphSource| -> Result<std::sync::Arc<Graph>> {
             let inspected: GraphSource = Box::new(move || {
                 let bytes = source()?;
@@ -77,22 +79,20 @@ impl OnnxEncoder {
         // Half of the time to the first vector is ONNX Runtime's, a quarter the tokenizer's: side by side.
         let (tokenizers, key_graph) = std::thread::scope(|scope| {
             // The library is loaded while the graph is checked. Its error is met again by whoever needs it.
-            scope.spawn(|| drop(runtime::environment()));
-            let tokenizers = scope.spawn(|| -> Result<_> {
+            let _ = threads::start_in(scope, "mopqdb-runtime", || drop(runtime::environment()));
+            let load = || -> Result<_> {
                 let key = SideTokenizer::load(&files.tokenizer, &spec.key)?;
                 let same = spec.key == spec.query && files.query_graph.is_none();
                 let query = (!same)
                     .then(|| SideTokenizer::load(&files.tokenizer, &spec.query))
                     .transpose()?;
                 Ok((key, query))
-            });
+            };
+            let tokenizers = threads::start_in(scope, "mopqdb-tokenizer", load);
             let key_graph = graph(files.graph);
-            (
-                tokenizers
-                    .join()
-                    .expect("a panic of the tokenizer was caught"),
-                key_graph,
-            )
+            let tokenizers = tokenizers
+                .and_then(|thread| thread.join().expect("a panic of the tokenizer was caught"));
+            (tokenizers, key_graph)
         });
         let ((key_tokenizer, query_tokenizer), key_graph) = (tokenizers?, key_graph?);
         let query_graph = files.query_graph.map(graph).transpose()?;
@@ -206,7 +206,7 @@ impl Tower {
                 channel::bounded::<Result<Batch>>(2 * self.graph.max_sessions());
             let (made_in, made_out) =
                 channel::bounded::<Result<(Batch, Vec<f32>)>>(2 * self.graph.max_sessions());
-            scope.spawn(move || {
+            threads::start_in(scope, "mopqdb-tokenize", move || {
                 for (n, texts) in texts.chunks(WINDOW).enumerate() {
                     let window = self.window(n * WINDOW, texts);
                     let batches = window.map_or_else(
@@ -219,10 +219,10 @@ impl Tower {
                         }
                     }
                 }
-            });
+            })?;
             for _ in 0..self.graph.max_sessions() {
                 let (batch_out, made_in) = (batch_out.clone(), made_in.clone());
-                scope.spawn(move || {
+                threads::start_in(scope, "mopqdb-encode", move || {
                     for batch in batch_out {
                         let made = batch.and_then(|batch| Ok((self.graph.run(&batch)?, batch)));
                         if made_in
@@ -232,7 +232,7 @@ impl Tower {
                             return;
                         }
                     }
-                });
+                })?;
             }
             drop((batch_out, made_in));
             for made in made_out {

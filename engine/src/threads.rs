@@ -1,0 +1,133 @@
+//! Starting threads. One that can't be started is an error, never a panic.
+
+use crate::error::{Error, Result};
+use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+
+/// The largest number of threads that can be asked for. Each costs memory maps and process ids, and a process that runs
+/// out of them is aborted.
+pub const MAX_THREADS: usize = 1024;
+
+/// Returns the number of threads that a setting means: 0 is one for each core.
+pub(crate) fn count(setting: usize) -> Result<usize> {
+    match setting {
+        0 => Ok(cores()),
+        1..=MAX_THREADS => Ok(setting),
+        _ => Err(Error::invalid(format!(
+            "{setting} threads are more than the limit of {MAX_THREADS}; 0 takes one for each core"
+        ))),
+    }
+}
+
+/// Returns the number of threads that run at once on this machine.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Starts a thread that outlives its starter's frame.
+pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    refuse_in_tests()?;
+    let started = Builder::new().name(name.into()).spawn(work);
+    started.map_err(|e| not_started(name, &e))
+}
+
+/// Starts a thread of a scope.
+pub(crate) fn start_in<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    refuse_in_tests()?;
+    let started = Builder::new().name(name.into()).spawn_scoped(scope, work);
+    started.map_err(|e| not_started(name, &e))
+}
+
+fn not_started(name: &str, why: &std::io::Error) -> Error {
+    Error::invalid(format!(
+        "the thread {name} could not be started ({why}); ask for fewer threads, or raise the limits on memory and processes"
+    ))
+}
+
+#[cfg(not(test))]
+fn refuse_in_tests() -> Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+fn refuse_in_tests() -> Result<()> {
+    tests::LEFT.with(|left| match left.get() {
+        Some(0) => Err(not_started(
+            "of a test",
+            &std::io::ErrorKind::WouldBlock.into(),
+        )),
+        some => {
+            left.set(some.map(|n| n - 1));
+            Ok(())
+        }
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{CreateOptions, Database, Metric, Options, Row};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Threads that this thread may still start; `None` for any number.
+        pub(super) static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    /// Runs something on a thread that may start `left` others.
+    pub(crate) fn with_threads_left<T>(left: usize, work: impl FnOnce() -> T) -> T {
+        LEFT.set(Some(left));
+        let done = work();
+        LEFT.set(None);
+        done
+    }
+
+    #[test]
+    fn more_threads_than_can_be_served_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = CreateOptions::vectors(2, Metric::Ip);
+        let options = Options {
+            threads: MAX_THREADS + 1,
+            ..Options::default()
+        };
+        let path = dir.path().join("db");
+        let error = Database::create(&path, &new, options.clone()).unwrap_err();
+        assert!(matches!(&error, Error::Invalid(_)), "{error}");
+        assert!(error.to_string().contains("1025 threads"), "{error}");
+        assert!(!path.exists(), "it is refused before anything is made");
+        drop(Database::create(&path, &new, Options::default()).unwrap());
+        assert!(Database::open(&path, options.clone()).is_err());
+        assert!(crate::Reader::open(&path, options).is_err());
+    }
+
+    #[test]
+    fn a_thread_that_can_not_be_started_is_an_error_and_the_database_opens_when_it_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = CreateOptions::vectors(2, Metric::Ip);
+        let options = Options {
+            threads: 3,
+            ..Options::default()
+        };
+        let db = Database::create(dir.path(), &new, options.clone()).unwrap();
+        db.insert(&[Row::vector("a", [1.0, 2.0])]).unwrap();
+        drop(db);
+        let mut opened = 0;
+        for left in 0..6 {
+            match with_threads_left(left, || Database::open(dir.path(), options.clone())) {
+                Ok(db) => {
+                    assert!(db.get("a").unwrap().is_some());
+                    opened += 1;
+                }
+                Err(error) => {
+                    assert!(matches!(&error, Error::Invalid(_)), "{error}");
+                    assert!(error.to_string().contains("fewer threads"), "{error}");
+                }
+            }
+        }
+        // Two of the scan, one that seals, one for maintenance.
+        assert_eq!(opened, 2, "4 threads are enough");
+    }
+}
