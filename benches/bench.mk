@@ -8,6 +8,9 @@ COMPARE_ARGS ?=
 
 .PHONY: bench bench-criterion compare compare-pages peers
 
+# Release builds do not look for the checkout's native parts by themselves.
+compare bench bench-criterion: export MOPQDB_HOME := $(CURDIR)/.native
+
 # The default encoder is made by the release build, as nothing else here needs another.
 compare: native-onnxruntime native-model native-libtorch peers ## ourselves beside other databases and indexes; rewrites docs/comparison.md (COMPARE_DATA=FOLDER)
 	cargo build --release --workspace --bins

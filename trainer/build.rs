@@ -14,9 +14,12 @@ fn main() {
     };
     let lib = absolute(Path::new(&found));
     println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
-    // A checkout that has moved still runs: from target/PROFILE/ (programs) and target/PROFILE/deps/ (tests).
-    for up in ["../..", "../../.."] {
-        println!("cargo:rustc-link-arg=-Wl,-rpath,$ORIGIN/{up}/.native/libtorch/lib");
+    // A checkout that has moved still runs its debug builds: from target/debug/ (programs) and target/debug/deps/ (tests).
+    // A release build may be run anywhere, and a folder above it may be one that other users can write to.
+    if std::env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+        for up in ["../..", "../../.."] {
+            println!("cargo:rustc-link-arg=-Wl,-rpath,$ORIGIN/{up}/.native/libtorch/lib");
+        }
     }
     // libtorch's CUDA half registers itself when loaded, but nothing refers to it by name: keep it if it is there.
     if lib.join("libtorch_cuda.so").exists() {

@@ -125,3 +125,45 @@ fn lines_of_text_are_numbered_and_the_same_file_changes_nothing() {
     let said = run(dir, &["insert", "x.db", "lines.txt", "--format", "tsv"]).failed(1);
     assert!(said.contains("lines.txt:1: has no tab"), "{said}");
 }
+
+/// A program that was copied below a folder of somebody else, who put an encoder of theirs where a checkout has its own.
+#[test]
+fn nothing_is_loaded_from_folders_above_the_program() {
+    let home = tempfile::tempdir().unwrap();
+    let bin = home.path().join("a/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let program = bin.join("mopqdb");
+    std::fs::copy(crate::support::program(), &program).unwrap();
+    let tiny = mopqdb::Bundle::open(mopqdb::bundle::tiny_bundle()).unwrap();
+    for above in [home.path(), &home.path().join("a")] {
+        let planted = above.join(".native/bundles/default");
+        std::fs::create_dir_all(&planted).unwrap();
+        for file in std::fs::read_dir(tiny.dir()).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), planted.join(file.file_name())).unwrap();
+        }
+    }
+    let create = |named: Option<&Path>| -> crate::support::Ran {
+        let mut command = std::process::Command::new(&program);
+        command
+            .args(["create", "x.db"])
+            .current_dir(home.path())
+            .env("HOME", home.path().join("nobody"))
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("MOPQDB_HOME");
+        if let Some(named) = named {
+            command.env("MOPQDB_HOME", named);
+        }
+        command.output().unwrap().into()
+    };
+    let id = tiny.model_id().to_string();
+    let taken = home.path().join("x.db/models").join(&id);
+    // The default encoder of this checkout, or none at all; in no case the planted one.
+    let created = create(None);
+    assert!(created.code == 0 || created.code == 5, "{}", created.err);
+    assert!(!taken.exists());
+    // What the user names is taken.
+    let _ = std::fs::remove_dir_all(home.path().join("x.db"));
+    create(Some(&home.path().join(".native"))).ok();
+    assert!(taken.exists());
+}

@@ -24,7 +24,7 @@ pub use onnx::{
 
 use crate::error::Result;
 use half::f16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Turns texts into vectors, row-major, [`dim`](Self::dim) numbers a text, in the order of the texts.
 ///
@@ -52,44 +52,91 @@ pub fn round_to_f16(vectors: &mut [f32]) {
 /// Where `mopqdb setup` puts the encoder library and the default bundle: `MOPQDB_HOME`, or `mopqdb` in the user's data
 /// directory. None if the user has no home.
 pub fn data_dir() -> Option<PathBuf> {
-    let set = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    set("MOPQDB_HOME")
-        .or_else(|| {
-            set("XDG_DATA_HOME")
-                .filter(|dir| dir.is_absolute())
-                .map(|dir| dir.join("mopqdb"))
-        })
-        .or_else(|| set("HOME").map(|home| home.join(".local/share/mopqdb")))
+    named_dir().or_else(user_dir)
 }
 
-/// The folders that may hold what the set-up fetched, in order: beside the program, the `.native` of the checkout that
-/// the program was built in, the user's data directory.
+/// The folder that the user named for all native parts.
+fn named_dir() -> Option<PathBuf> {
+    variable("MOPQDB_HOME")
+}
+
+fn user_dir() -> Option<PathBuf> {
+    let absolute = |name| variable(name).filter(|dir| dir.is_absolute());
+    absolute("XDG_DATA_HOME")
+        .map(|dir| dir.join("mopqdb"))
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/share/mopqdb")))
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+/// The folders that may hold what `mopqdb setup` fetched, in the order in which they are searched: `MOPQDB_HOME`, the
+/// program's own folder, the `.native` of the checkout that a debug build was made in, the user's data directory.
+///
+/// Code is loaded from here, so no folder is guessed: a folder above the program may be one that other users can
+/// write to.
 pub fn native_dirs() -> Vec<PathBuf> {
-    let mut dirs = Vec::new();
     let program = std::env::current_exe()
-        .ok()
-        .and_then(|exe| exe.canonicalize().ok());
-    if let Some(program) = &program {
-        dirs.extend(program.parent().map(PathBuf::from));
-        // target/debug/deps/test -> the checkout is a few folders up; a stranger's `.native` has no such parts.
-        dirs.extend(
-            program
-                .ancestors()
-                .skip(2)
-                .take(6)
-                .map(|dir| dir.join(".native")),
-        );
+        .and_then(|exe| exe.canonicalize())
+        .ok();
+    let mut dirs = Places {
+        named: named_dir(),
+        program: program.as_deref().and_then(Path::parent),
+        checkout: CHECKOUT.map(Path::new),
+        user: user_dir(),
     }
-    dirs.extend(data_dir());
+    .in_order();
     dirs.retain(|dir| dir.is_dir());
     dirs
 }
 
-/// The default encoder's bundle, all-MiniLM-L6-v2, where the set-up made it.
+/// Known when a debug build is made. A release build may run anywhere, and has no checkout.
+#[cfg(debug_assertions)]
+const CHECKOUT: Option<&str> = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../.native"));
+#[cfg(not(debug_assertions))]
+const CHECKOUT: Option<&str> = None;
+
+/// What [`native_dirs`] chooses among.
+struct Places<'a> {
+    /// By `MOPQDB_HOME`, in place of the user's data directory.
+    named: Option<PathBuf>,
+    program: Option<&'a Path>,
+    checkout: Option<&'a Path>,
+    user: Option<PathBuf>,
+}
+
+impl Places<'_> {
+    fn in_order(self) -> Vec<PathBuf> {
+        let user = self.user.filter(|_| self.named.is_none());
+        let program = self.program.filter(|dir| !anybody_may_write(dir));
+        let found = [self.named, program.map(Into::into)].into_iter();
+        let found = found.chain([self.checkout.map(Into::into), user]);
+        // Absolute: the loader looks up relative names elsewhere.
+        found
+            .flatten()
+            .filter_map(|dir| std::path::absolute(dir).ok())
+            .collect()
+    }
+}
+
+/// Returns `true` for a folder such as `/tmp`, where a library beside the program may be another user's.
+fn anybody_may_write(dir: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o002 != 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = dir;
+        false
+    }
+}
+
+/// The default encoder's bundle, all-MiniLM-L6-v2, where `mopqdb setup` made it.
 pub fn default_bundle() -> Result<PathBuf> {
     let found = native_dirs()
         .into_iter()
@@ -97,7 +144,60 @@ pub fn default_bundle() -> Result<PathBuf> {
         .find(|dir| dir.is_dir());
     found.ok_or_else(|| crate::error::Error::Missing {
         what: "the default encoder is not installed".into(),
-        remedy: "run `mopqdb setup` (in a checkout: `make setup`), or name a bundle of your own"
+        remedy: "run `mopqdb setup`, or name the folder that holds it in MOPQDB_HOME (in a checkout: `make setup`, then \
+                 MOPQDB_HOME=.native for release builds), or name a bundle of your own"
             .into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_parts_are_looked_for_in_no_folder_that_is_not_named_here() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("a/b/bin");
+        std::fs::create_dir_all(&program).unwrap();
+        let (checkout, user) = (dir.path().join("checkout"), dir.path().join("user"));
+        let places = |named: Option<&Path>, checkout: Option<&Path>| {
+            Places {
+                named: named.map(Into::into),
+                program: Some(&program),
+                checkout: checkout.map(Path::to_path_buf).as_deref(),
+                user: Some(user.clone()),
+            }
+            .in_order()
+        };
+        let all = places(None, Some(&checkout));
+        assert_eq!(all, [program.clone(), checkout.clone(), user.clone()]);
+        // As in a release build.
+        assert_eq!(places(None, None), [program.clone(), user.clone()]);
+        let named = dir.path().join("named");
+        assert_eq!(places(Some(&named), None), [named, program.clone()]);
+    }
+
+    #[test]
+    fn a_release_build_has_no_checkout() {
+        assert_eq!(CHECKOUT.is_some(), cfg!(debug_assertions));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_in_a_folder_that_anybody_may_write_to_takes_nothing_from_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let found = || {
+            Places {
+                named: None,
+                program: Some(dir.path()),
+                checkout: None,
+                user: None,
+            }
+            .in_order()
+        };
+        assert_eq!(found(), [dir.path()]);
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        assert!(found().is_empty());
+    }
 }

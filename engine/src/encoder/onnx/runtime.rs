@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Names the library to use, before any other place.
 const VARIABLE: &str = "MOPQDB_ONNXRUNTIME";
 
-const REMEDY: &str = "run `mopqdb setup` (in a checkout: `make setup`), or name the library (libonnxruntime.so, 1.24 or \
-                      newer) in MOPQDB_ONNXRUNTIME";
+const REMEDY: &str = "run `mopqdb setup`, or name the folder that holds it in MOPQDB_HOME (in a checkout: `make setup`, then \
+                      MOPQDB_HOME=.native for release builds), or name the library (libonnxruntime.so, 1.24 or newer) in \
+                      MOPQDB_ONNXRUNTIME";
 
 /// One environment serves every session of the process; ort allows no second.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// The library that would be loaded: the one that `MOPQDB_ONNXRUNTIME` names, one beside the program, the checkout's,
-/// the one in the user's data directory, the system's.
+/// The library that would be loaded: the one that `MOPQDB_ONNXRUNTIME` names, one in [`native_dirs`], the system's.
 pub fn locate_onnxruntime() -> Result<PathBuf> {
     candidates()?.into_iter().next().ok_or_else(missing)
 }
