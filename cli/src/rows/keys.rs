@@ -1,6 +1,6 @@
 //! `--keys FILE`: a key a line, for files whose rows have none.
 
-use super::{BadRow, Lines};
+use super::{BadRow, Lines, Places};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::BufReader;
@@ -17,6 +17,16 @@ impl KeyFile {
         let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
         let lines = Lines::new(path.display().to_string(), Box::new(BufReader::new(file)));
         Ok(Self { lines })
+    }
+
+    /// How its lines are named in messages.
+    pub fn places(&self) -> Places {
+        Places::Lines(self.lines.name().to_owned())
+    }
+
+    /// The line of the key that was read last.
+    pub fn number(&self) -> u64 {
+        self.lines.number()
     }
 
     /// The next row's key. Rows without a line of their own can't be taken, nor can any after them.

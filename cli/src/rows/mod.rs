@@ -42,6 +42,27 @@ pub struct ReadRow {
     pub row: Row,
     /// File and line, for messages.
     pub place: String,
+    /// The number of the line or row in its file, as `place` says it.
+    pub number: u64,
+}
+
+/// How the rows of a file are named in messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Places {
+    /// By line, from 1, in the file of this name.
+    Lines(String),
+    /// By row, from 0, in the file of this name.
+    Rows(String),
+}
+
+impl Places {
+    /// Names the line or row with this number.
+    pub fn at(&self, number: u64) -> String {
+        match self {
+            Self::Lines(name) => format!("{name}:{number}"),
+            Self::Rows(name) => format!("{name}: row {number}"),
+        }
+    }
 }
 
 /// Something that gives rows, one after another.
@@ -51,6 +72,9 @@ pub trait RowReader: Send {
 
     /// Whether keys are made of row numbers, so that the same key in another file means another row.
     fn numbered(&self) -> bool;
+
+    /// How its rows are named in messages.
+    fn places(&self) -> Places;
 
     /// How many bytes or rows were read, of how many: for the progress bar.
     fn rows_total(&self) -> Option<u64> {

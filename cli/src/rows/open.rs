@@ -1,7 +1,7 @@
 //! Which reader a file gets: by its extension, or by `--format`.
 
 use super::vectors::VectorRows;
-use super::{BadRow, Lines, ReadRow, RowReader, parse};
+use super::{BadRow, Lines, Places, ReadRow, RowReader, parse};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use mopqdb::Row;
@@ -124,7 +124,7 @@ pub fn open(
             }
         };
         return Ok(Box::new(VectorRows {
-            name,
+            places: Places::Rows(name),
             prefix,
             reader,
             buffer: Vec::new(),
@@ -191,7 +191,7 @@ impl RowReader for TextRows {
             };
             let place = self.lines.place();
             return Ok(Some(match parsed {
-                Ok(row) => Ok(ReadRow { row, place }),
+                Ok(row) => Ok(ReadRow { row, place, number }),
                 Err(what) => Err(BadRow { place, what }),
             }));
         }
@@ -199,5 +199,9 @@ impl RowReader for TextRows {
 
     fn numbered(&self) -> bool {
         self.format == Format::Txt
+    }
+
+    fn places(&self) -> Places {
+        Places::Lines(self.lines.name().to_owned())
     }
 }

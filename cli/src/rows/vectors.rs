@@ -1,6 +1,6 @@
 //! Rows of npy, fvecs and fbin: vectors under their numbers.
 
-use super::{BadRow, ReadRow, RowReader, parse};
+use super::{BadRow, Places, ReadRow, RowReader, parse};
 use anyhow::Result;
 use mopqdb::Row;
 use mopqdb::vectors::VectorReader;
@@ -10,7 +10,7 @@ const BUFFER: usize = 1 << 18;
 
 /// Numbers rows from 0, as numpy does.
 pub(super) struct VectorRows {
-    pub(super) name: String,
+    pub(super) places: Places,
     /// Before the number in each key: `FILESTEM:` with several files.
     pub(super) prefix: String,
     pub(super) reader: VectorReader,
@@ -36,17 +36,22 @@ impl RowReader for VectorRows {
         }
         let vector = self.buffer[self.at..self.at + dim].to_vec();
         self.at += dim;
-        let place = format!("{}: row {}", self.name, self.number);
-        let key = format!("{}{}", self.prefix, self.number);
+        let number = self.number;
+        let place = self.places.at(number);
+        let key = format!("{}{number}", self.prefix);
         self.number += 1;
         Ok(Some(match parse::check(Row::vector(key, vector)) {
-            Ok(row) => Ok(ReadRow { row, place }),
+            Ok(row) => Ok(ReadRow { row, place, number }),
             Err(what) => Err(BadRow { place, what }),
         }))
     }
 
     fn numbered(&self) -> bool {
         true
+    }
+
+    fn places(&self) -> Places {
+        self.places.clone()
     }
 
     fn rows_total(&self) -> Option<u64> {

@@ -259,3 +259,112 @@ fn sixty_five_thousand_rows_get_a_quantizer_by_themselves_unless_told_otherwise(
         (Some(true), Some("opq"))
     );
 }
+
+/// Runs `insert`, which must refuse a key, name both places and say what it has kept.
+fn refuses_a_second(dir: &Path, arguments: &[&str], places: [&str; 2], kept: u64) {
+    let arguments = [&["insert", "x.db"], arguments].concat();
+    let said = run(dir, &arguments).failed(1);
+    for place in places {
+        assert!(said.contains(place), "{place:?} is not named: {said}");
+    }
+    assert!(said.contains("came before in this run"), "{said}");
+    let rows_kept = match kept {
+        1 => "inserted 1 row (".to_owned(),
+        n => format!("inserted {n} rows ("),
+    };
+    assert!(said.contains(&rows_kept), "{said}");
+    assert_eq!(rows(dir), kept);
+    std::fs::remove_dir_all(dir.join("x.db")).unwrap();
+}
+
+#[test]
+fn the_same_key_twice_in_one_run_is_refused_by_both_places_in_every_format() {
+    let dir = dir();
+    let dir = dir.path();
+    for sub in ["d1", "d2"] {
+        std::fs::create_dir(dir.join(sub)).unwrap();
+    }
+    data(&dir.join("d1/x.npy"), 1, 3, 2);
+    data(&dir.join("d2/x.npy"), 2, 3, 2);
+    refuses_a_second(
+        dir,
+        &["d1/x.npy", "d2/x.npy"],
+        ["d1/x.npy: row 0", "d2/x.npy: row 0"],
+        3,
+    );
+    data(&dir.join("d2/x.fbin"), 2, 3, 2);
+    refuses_a_second(
+        dir,
+        &["d1/x.npy", "d2/x.fbin"],
+        ["d1/x.npy: row 0", "d2/x.fbin: row 0"],
+        3,
+    );
+    std::fs::write(dir.join("keys.txt"), "a\nb\na\n").unwrap();
+    refuses_a_second(
+        dir,
+        &["d1/x.npy", "--keys", "keys.txt"],
+        ["at keys.txt:1", "keys.txt:3 (d1/x.npy: row 2)"],
+        2,
+    );
+    let lines = "{\"key\":\"a\",\"vector\":[1,0]}\n\n{\"key\":\"b\",\"vector\":[1,1]}\n{\"key\":\"a\",\"vector\":[1,0]}\n";
+    std::fs::write(dir.join("rows.jsonl"), lines).unwrap();
+    refuses_a_second(dir, &["rows.jsonl"], ["at rows.jsonl:1", "rows.jsonl:4"], 2);
+    std::fs::write(
+        dir.join("more.jsonl"),
+        "{\"key\":\"c\",\"vector\":[1,0]}\n{\"key\":\"b\",\"vector\":[1,1]}\n",
+    )
+    .unwrap();
+    std::fs::write(dir.join("two.jsonl"), lines.rsplit_once("{").unwrap().0).unwrap();
+    refuses_a_second(
+        dir,
+        &["two.jsonl", "more.jsonl"],
+        ["at two.jsonl:3", "more.jsonl:2"],
+        3,
+    );
+    // A key of its own may be spelt as a number of another file.
+    std::fs::write(
+        dir.join("own.jsonl"),
+        "{\"key\":\"x:1\",\"vector\":[1,1]}\n",
+    )
+    .unwrap();
+    refuses_a_second(
+        dir,
+        &["own.jsonl", "d1/x.npy"],
+        ["at own.jsonl:1", "d1/x.npy: row 1"],
+        2,
+    );
+}
+
+#[test]
+fn a_second_row_of_a_key_is_found_across_batches_too() {
+    let dir = dir();
+    let dir = dir.path();
+    let mut lines: Vec<String> = (0..900)
+        .map(|n| format!("{{\"key\":\"k{n}\",\"vector\":[{n},1]}}"))
+        .collect();
+    lines.push(lines[5].clone());
+    std::fs::write(dir.join("rows.jsonl"), lines.join("\n")).unwrap();
+    refuses_a_second(
+        dir,
+        &["rows.jsonl"],
+        ["at rows.jsonl:6", "rows.jsonl:901"],
+        900,
+    );
+}
+
+#[test]
+fn of_two_rows_with_one_key_skip_bad_keeps_the_first_and_replace_the_last() {
+    let dir = dir();
+    let dir = dir.path();
+    std::fs::write(
+        dir.join("rows.jsonl"),
+        "{\"key\":\"a\",\"vector\":[1,0]}\n{\"key\":\"a\",\"vector\":[0,1]}\n",
+    )
+    .unwrap();
+    let first = run(dir, &["insert", "x.db", "rows.jsonl", "--skip-bad"]);
+    assert!(first.err.contains("skipped rows.jsonl:2:"), "{}", first.err);
+    assert!(first.ok().ends_with("skipped 1 bad row\n"));
+    assert_eq!(run(dir, &["get", "x.db", "a"]).ok(), "a\t[1, 0]\n");
+    run(dir, &["insert", "x.db", "rows.jsonl", "--replace"]).ok();
+    assert_eq!(run(dir, &["get", "x.db", "a"]).ok(), "a\t[0, 1]\n");
+}

@@ -167,3 +167,28 @@ fn nothing_is_loaded_from_folders_above_the_program() {
     create(Some(&home.path().join(".native"))).ok();
     assert!(taken.exists());
 }
+
+#[test]
+fn lines_of_files_with_the_same_name_are_not_lost_without_a_word() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let Some(()) = database(dir) else { return };
+    for (sub, text) in [("d1", "one\n\nthree\n"), ("d2", "\ntwo\nother\n")] {
+        std::fs::create_dir(dir.join(sub)).unwrap();
+        std::fs::write(dir.join(sub).join("x.txt"), text).unwrap();
+    }
+    let said = run(dir, &["insert", "x.db", "d1/x.txt", "d2/x.txt"]).failed(1);
+    // Line 2 of the second file is new: the first one has a blank line there.
+    assert!(
+        said.contains("inserted 3 rows (3 new")
+            && said.contains("d2/x.txt:3: the key \"x:3\" came before in this run, at d1/x.txt:3;"),
+        "{said}"
+    );
+    assert_eq!(run(dir, &["get", "x.db", "x:3"]).ok(), "x:3\tthree\n");
+    std::fs::write(dir.join("y.tsv"), "k\tone\nl\ttwo\nk\tthree\n").unwrap();
+    let said = run(dir, &["insert", "x.db", "y.tsv"]).failed(1);
+    assert!(
+        said.contains("y.tsv:3: the key \"k\" came before in this run, at y.tsv:1;"),
+        "{said}"
+    );
+}

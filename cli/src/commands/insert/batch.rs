@@ -1,5 +1,7 @@
 //! Rows on their way into the database, checked one by one so that a message can name file and line.
 
+use super::feed::Origin;
+use super::seen::Seen;
 use crate::rows::{BadRow, ReadRow};
 use anyhow::Result;
 use mopqdb::{Database, Inserted, Model, Row, RowsKind, Value};
@@ -19,7 +21,8 @@ const ABOUT: Duration = Duration::from_millis(500);
 pub(super) struct Batch {
     database: Database,
     model: Arc<Model>,
-    replace: bool,
+    /// None: rows may replace others, and the last one counts.
+    seen: Option<Seen>,
     rows: Vec<Row>,
     bytes: usize,
     /// Rows a batch, by how long the last one took.
@@ -27,12 +30,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn new(database: Database, replace: bool) -> Self {
+    /// Rows may replace others unless the keys that were `seen` are told apart.
+    pub(super) fn new(database: Database, seen: Option<Seen>) -> Self {
         let model = database.model();
         Self {
             database,
             model,
-            replace,
+            seen,
             rows: Vec::new(),
             bytes: 0,
             size: FIRST,
@@ -40,8 +44,8 @@ impl Batch {
     }
 
     /// Takes a row, or says why it can't be taken.
-    pub(super) fn add(&mut self, read: ReadRow, numbered: bool) -> Result<Result<(), BadRow>> {
-        let ReadRow { row, place } = read;
+    pub(super) fn add(&mut self, read: ReadRow, origin: Origin) -> Result<Result<(), BadRow>> {
+        let ReadRow { row, place, .. } = read;
         let bad = |what: String| Ok(Err(BadRow { place, what }));
         match (&row.value, self.model.rows()) {
             (Value::Vector(vector), RowsKind::Vector) => {
@@ -60,11 +64,22 @@ impl Batch {
                 return bad("is a vector, and this database encodes texts; for vectors make one with `mopqdb create DB --encoder none --dim N`".into());
             }
         }
-        if numbered && !self.replace && self.differs(&row)? {
-            return bad(format!(
-                "the key {:?} exists with other content; give --replace if this file replaces it, --keys FILE for keys of its own, or another file name among several",
-                row.key
-            ));
+        if let Some(seen) = &self.seen {
+            if let Some(before) = seen.find(&row.key, origin) {
+                return bad(format!(
+                    "the key {:?} came before in this run, at {before}; give each row a key of its own (files of the same name give the same numbered keys), --replace if the last row counts, or --skip-bad if the first does",
+                    row.key
+                ));
+            }
+            if origin.numbered && self.differs(&row)? {
+                return bad(format!(
+                    "the key {:?} exists with other content; give --replace if this file replaces it, --keys FILE for keys of its own, or another file name among several",
+                    row.key
+                ));
+            }
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.take(&row.key, origin);
         }
         self.bytes += row.key.len()
             + match &row.value {

@@ -1,7 +1,7 @@
 //! Rows read ahead on a thread of their own, so that reading overlaps with inserting and a slow pipe is noticed.
 
 use crate::progress::Progress;
-use crate::rows::{self, BadRow, Format, KeyFile, ReadRow, RowReader, Source};
+use crate::rows::{self, BadRow, Format, KeyFile, Places, ReadRow, RowReader, Source};
 use anyhow::{Context, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// What comes next.
 pub(super) enum Item {
-    /// A row, and whether its key is a number that we gave it.
-    Row(ReadRow, bool),
+    /// A row, and where its key comes from.
+    Row(ReadRow, Origin),
     /// A row that can't be taken.
     Bad(BadRow),
     /// Nothing more can be read.
@@ -22,9 +22,22 @@ pub(super) enum Item {
     End,
 }
 
+/// Where a key comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    /// Which of [`Feed::places`].
+    pub(super) source: usize,
+    /// The line or row there.
+    pub(super) number: u64,
+    /// Whether the key is a number that we gave it.
+    pub(super) numbered: bool,
+}
+
 /// Rows read ahead.
 pub(super) struct Feed {
     items: Receiver<Item>,
+    /// Where keys come from: the files of rows, or the file of `--keys`.
+    places: Vec<Places>,
     bytes: Arc<AtomicU64>,
     /// Of all files, where they are files of lines.
     total_bytes: Option<u64>,
@@ -66,10 +79,14 @@ impl Feed {
             .iter()
             .map(|reader| reader.rows_total())
             .sum::<Option<u64>>();
+        let places = match &keys {
+            Some(keys) => vec![keys.places()],
+            None => readers.iter().map(|reader| reader.places()).collect(),
+        };
         let (sender, items) = sync_channel(AHEAD);
         std::thread::spawn(move || {
-            for mut reader in readers {
-                if !forward(&mut *reader, keys.as_mut(), &sender) {
+            for (source, mut reader) in readers.into_iter().enumerate() {
+                if !forward(&mut *reader, source, keys.as_mut(), &sender) {
                     return;
                 }
             }
@@ -78,6 +95,7 @@ impl Feed {
         });
         Ok(Self {
             items,
+            places,
             bytes,
             total_bytes,
             total_rows,
@@ -95,6 +113,11 @@ impl Feed {
             Err(RecvTimeoutError::Timeout) => Item::Waiting,
             Err(RecvTimeoutError::Disconnected) => Item::End,
         }
+    }
+
+    /// Where keys come from.
+    pub(super) fn places(&self) -> &[Places] {
+        &self.places
     }
 
     /// A bar that suits what is known of the input.
@@ -118,6 +141,7 @@ impl Feed {
 /// Sends a reader's rows on. Whether to go on with the next reader.
 fn forward(
     reader: &mut dyn RowReader,
+    source: usize,
     mut keys: Option<&mut KeyFile>,
     sender: &SyncSender<Item>,
 ) -> bool {
@@ -132,12 +156,31 @@ fn forward(
                 Some(Err(error)) => Item::Failed(error),
             },
             Ok(Some(Ok(row))) => match keys.as_deref_mut() {
-                None => Item::Row(row, numbered),
+                None => {
+                    let number = row.number;
+                    Item::Row(
+                        row,
+                        Origin {
+                            source,
+                            number,
+                            numbered,
+                        },
+                    )
+                }
                 Some(keys) => match keys.next_key(&row.place) {
                     Ok(Ok(key)) => {
                         let mut row = row;
+                        let number = keys.number();
                         row.row.key = key;
-                        Item::Row(row, false)
+                        row.place = format!("{} ({})", keys.places().at(number), row.place);
+                        Item::Row(
+                            row,
+                            Origin {
+                                source,
+                                number,
+                                numbered: false,
+                            },
+                        )
                     }
                     Ok(Err(bad)) => Item::Bad(bad),
                     Err(error) => Item::Failed(error),
