@@ -3,9 +3,9 @@
 use crate::ids::Seq;
 use std::collections::BTreeSet;
 
-/// The longest key, in bytes.
+/// The longest key, in bytes: what `insert` takes, a segment holds and a program may read.
 pub const MAX_KEY: usize = 64 << 10;
-/// The longest text, in bytes.
+/// The longest text, in bytes, everywhere as with [`MAX_KEY`].
 pub const MAX_TEXT: usize = 64 << 20;
 /// The most hits a query may ask for.
 pub const MAX_K: usize = 10_000;

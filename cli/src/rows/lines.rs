@@ -4,8 +4,9 @@ use super::BadRow;
 use anyhow::{Context, Result};
 use std::io::BufRead;
 
-/// The longest line that is read: a text of 256 MiB is the engine's limit, and JSON escapes may double it.
-pub const MAX_LINE: usize = 512 << 20;
+/// The longest line that is read: JSON may take six bytes for one of the longest text (`\u0001`), and the row has other
+/// fields beside it.
+pub const MAX_LINE: usize = 8 * mopqdb::MAX_TEXT;
 
 /// Lines of a text file, from its start to its end.
 pub struct Lines {

@@ -138,6 +138,13 @@ fn a_line_past_the_cap_is_one_bad_row_in_bounded_memory() {
 }
 
 #[test]
+fn the_longest_row_fits_on_a_line_however_it_is_escaped() {
+    let escaped = |bytes: usize| bytes * r"\u0001".len();
+    let around = r#"{"key": "", "text": ""}"#.len();
+    assert!(escaped(mopqdb::MAX_KEY) + escaped(mopqdb::MAX_TEXT) + around <= MAX_LINE);
+}
+
+#[test]
 fn bytes_that_are_not_utf8_are_a_bad_row_of_their_own() {
     let mut lines = Lines::new("f", Box::new(Cursor::new(b"ab\xff\nok")));
     let bad = lines.read().unwrap().unwrap().unwrap_err();

@@ -21,8 +21,7 @@ pub use correct::correct;
 pub use deletions::Deletions;
 pub use names::{FileName, ShortId};
 pub use rows::{
-    MAX_KEY_BYTES, MAX_TEXT_BYTES, RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter,
-    Salvaged, ValueRef, Values,
+    RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, ValueRef, Values,
 };
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 

@@ -19,4 +19,4 @@ pub use meta::{RowsMeta, RowsSummary, Values};
 pub use reader::RowsFile;
 pub use salvage::Salvaged;
 pub(crate) use salvage::correct_blocks;
-pub use writer::{MAX_KEY_BYTES, MAX_TEXT_BYTES, RowsWriter};
+pub use writer::RowsWriter;

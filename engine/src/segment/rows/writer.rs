@@ -7,16 +7,12 @@ use super::seqs::SeqsWriter;
 use super::texts::TextsWriter;
 use crate::files::Files;
 use crate::format::{Check, Encode, Kind, Section};
+use crate::row::{MAX_KEY, MAX_TEXT};
 use crate::segment::RowsHash;
 use crate::segment::output::Output;
 use crate::{Error, Result, Seq};
 use std::path::Path;
 use std::sync::Arc;
-
-/// The longest key.
-pub const MAX_KEY_BYTES: usize = 64 * 1024;
-/// The longest text.
-pub const MAX_TEXT_BYTES: usize = 1 << 30;
 
 /// Writes a rows file, row after row, in the order of their `Seq`.
 ///
@@ -66,10 +62,10 @@ impl RowsWriter {
 
     /// Appends a row with a text. Panics unless its `Seq` is above those before and the file is one of texts.
     pub fn push_text(&mut self, seq: Seq, key: &str, text: &str) -> Result<()> {
-        if text.len() > MAX_TEXT_BYTES {
+        if text.len() > MAX_TEXT {
             let len = text.len();
             return Err(Error::invalid(format!(
-                "the text of {:?} has {len} bytes, the most is {MAX_TEXT_BYTES}; split it",
+                "the text of {:?} has {len} bytes, the most is {MAX_TEXT}; split it",
                 beginning(key)
             )));
         }
@@ -138,9 +134,9 @@ impl RowsWriter {
 
     #[inline]
     fn push_key(&mut self, seq: Seq, key: &str) -> Result<()> {
-        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        if key.is_empty() || key.len() > MAX_KEY {
             return Err(Error::invalid(format!(
-                "the key {:?} has {} bytes; give it 1 to {MAX_KEY_BYTES}",
+                "the key {:?} has {} bytes; give it 1 to {MAX_KEY}",
                 beginning(key),
                 key.len()
             )));

@@ -9,6 +9,7 @@ use super::*;
 use crate::files::Disk;
 use crate::files::Files;
 use crate::quantizer::CodeShape;
+use crate::row::{MAX_KEY, MAX_TEXT};
 use crate::{Generation, Metric, SegmentId, Seq};
 use half::f16;
 use std::path::{Path, PathBuf};

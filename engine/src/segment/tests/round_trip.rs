@@ -106,7 +106,7 @@ fn long_texts_long_keys_and_every_character_come_back() {
     rows.push(("no text".into(), String::new()));
     for i in 0..40 {
         rows.push((
-            format!("{i:02}").repeat(MAX_KEY_BYTES / 2)[..MAX_KEY_BYTES].into(),
+            format!("{i:02}").repeat(MAX_KEY / 2)[..MAX_KEY].into(),
             format!("long {i}"),
         ));
     }
@@ -237,7 +237,7 @@ fn a_writer_that_is_dropped_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = FileName::Rows(SEGMENT).within(dir.path());
     let mut writer = RowsWriter::create(disk(), &path, about(Values::Texts)).unwrap();
-    let key = "k".repeat(MAX_KEY_BYTES);
+    let key = "k".repeat(MAX_KEY);
     for i in 0..100 {
         writer.push_text(Seq(i), &key, "text").unwrap();
     }
@@ -251,11 +251,15 @@ fn keys_and_texts_out_of_bounds_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = FileName::Rows(SEGMENT).within(dir.path());
     let mut writer = RowsWriter::create(disk(), &path, about(Values::Texts)).unwrap();
-    for key in ["".to_owned(), "k".repeat(MAX_KEY_BYTES + 1)] {
+    for key in ["".to_owned(), "k".repeat(MAX_KEY + 1)] {
         let refused = writer.push_text(Seq(1), &key, "text");
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
+    let text = "t".repeat(MAX_TEXT + 1);
+    let refused = writer.push_text(Seq(1), "key", &text);
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     assert_eq!(writer.rows(), 0);
+    writer.push_text(Seq(1), "key", &text[1..]).unwrap();
 }
 
 #[test]
