@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// As many rows, and codes are worth training: the program does it by itself, and
-/// [`Options::auto_quantize`](crate::Options::auto_quantize) is best set to it. Fewer are searched exactly in no time.
+/// From this many rows on codes are worth training: the program then advises it, and a good value for
+/// [`Options::auto_quantize`](crate::Options::auto_quantize). Fewer are searched exactly in no time.
 pub const AUTO_QUANTIZE_ROWS: u64 = 65_536;
 
 /// How [`learn`] learns.
@@ -134,15 +134,29 @@ fn sample(snapshot: &Snapshot, options: &LearnOptions) -> Result<(Vec<f32>, u64)
     Ok((vectors, through))
 }
 
-/// Trains opq and switches to it, where the options ask for it and it is due. The model it switched to.
-pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<Option<ModelId>> {
+/// What became of training a first quantizer.
+pub(crate) enum First {
+    /// Not asked for, or too few rows.
+    NotDue,
+    /// The database has one already. If rows are searched exactly all the same, somebody chose that.
+    Had,
+    /// It was trained and switched to.
+    Trained(ModelId),
+}
+
+/// Trains opq and switches to it, where the options ask for it and it is due.
+pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<First> {
     let snapshot = store.current();
     let due = store
         .options
         .auto_quantize
         .is_some_and(|rows| snapshot.rows() >= rows.max(1));
-    if !due || snapshot.model().quantizer().is_some() {
-        return Ok(None);
+    if !due {
+        return Ok(First::NotDue);
+    }
+    let registered = models::models(store.layout.dir())?;
+    if registered.iter().any(|model| model.shape.is_some()) {
+        return Ok(First::Had);
     }
     let mut options = LearnOptions::automatic(snapshot.model().dim());
     options.pq.threads = store.options.threads;
@@ -169,5 +183,5 @@ pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<O
             ..RebuildOptions::default()
         },
     )?;
-    Ok(Some(id))
+    Ok(First::Trained(id))
 }

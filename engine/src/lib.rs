@@ -65,7 +65,7 @@ pub use ids::{Generation, LogId, RowId, SegmentId, Seq};
 pub use learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use metric::Metric;
 pub use model::Model;
-pub use models::{ModelInfo, find_model, models, register_model};
+pub use models::{EXACT, ModelInfo, find_model, models, open_model, register_model};
 pub use options::{CreateOptions, Options};
 pub use prune::{PruneOptions, Pruned, prune};
 pub use reader::Reader;

@@ -2,7 +2,7 @@
 //! first quantizer where the options ask for one. The other is the [`sealer`](crate::sealer).
 
 use crate::error::Result;
-use crate::learn;
+use crate::learn::{self, First};
 use crate::rebuild;
 use crate::sealer::Sealer;
 use crate::store::Store;
@@ -69,6 +69,7 @@ impl Maintenance {
 fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
     // Rows there were when training last failed: not tried again until there are twice as many.
     let mut failed_at = 0;
+    let mut asked = true;
     while stop.next_round(pause) {
         let Some(store) = store.upgrade() else { return };
         if let Err(e) = rebuild::commit_if_ready(&store) {
@@ -80,10 +81,18 @@ fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
         {
             tracing::warn!("compacting: {e}");
         }
-        if store.options.auto_quantize.is_some() && store.current().rows() >= 2 * failed_at {
+        if asked && store.options.auto_quantize.is_some() && store.current().rows() >= 2 * failed_at
+        {
             match learn::quantize_if_due(&store, &stop.flag) {
-                Ok(Some(id)) => tracing::info!("trained opq and switched to it: model {id}"),
-                Ok(None) => {}
+                Ok(First::Trained(id)) => {
+                    asked = false;
+                    tracing::warn!(
+                        "trained opq and switched to it, as Options::auto_quantize asks: answers are approximate from now on, \
+                         model {id}"
+                    );
+                }
+                Ok(First::Had) => asked = false,
+                Ok(First::NotDue) => {}
                 Err(e) => {
                     failed_at = store.current().rows();
                     tracing::warn!("training a quantizer: {e}");

@@ -75,9 +75,22 @@ impl Model {
         Self { no_mmap, ..self }
     }
 
-    /// Its name by content; none where there is no bundle.
+    /// Its name by content, as a version record has it; none where there is no bundle.
     pub fn id(&self) -> Option<ModelId> {
         self.id
+    }
+
+    /// Its name by content, by which models are listed and switched to. Without a bundle it is that of the model `exact`.
+    pub fn model_id(&self) -> ModelId {
+        self.id.unwrap_or_else(|| ModelId::exact(self.encoder_id))
+    }
+
+    /// How it was trained: `mopq`, `opq`, ...; `exact` without a quantizer.
+    pub fn method(&self) -> &str {
+        match (&self.bundle, &self.quantizer) {
+            (Some(bundle), Some(_)) => &bundle.manifest().method,
+            _ => "exact",
+        }
     }
 
     /// The name of its encoder: that of stored vectors.

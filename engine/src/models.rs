@@ -9,6 +9,10 @@ use crate::error::{Error, Result};
 use crate::files::{self, Disk, Files};
 use crate::layout::Layout;
 use crate::manifest;
+use crate::model::Model;
+use crate::options::Options;
+use crate::recover;
+use crate::version::RowsKind;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,11 +26,13 @@ pub struct ModelInfo {
     pub id: ModelId,
     /// Whether queries are answered with it.
     pub active: bool,
-    /// How it was trained: `mopq`, `opq`, ...; `encoder` for one without a quantizer.
+    /// Whether it is the model `exact`: the active encoder without a quantizer.
+    pub exact: bool,
+    /// How it was trained: `mopq`, `opq`, ...; `exact`; `encoder` for another encoder without a quantizer.
     pub method: String,
     /// Subspaces and codewords of its quantizer.
     pub shape: Option<(usize, usize)>,
-    /// When it was registered, in seconds since 1970.
+    /// When it was registered, in seconds since 1970; 0 for an `exact` that has no bundle.
     pub registered: u64,
     /// Its training config and seed, as the trainer wrote them.
     pub training: serde_json::Value,
@@ -35,34 +41,57 @@ pub struct ModelInfo {
 }
 
 /// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.
+///
+/// Refuses a damaged bundle, and one of another metric, kind or width than the database, before anything is written.
 pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId> {
     let layout = Layout::existing(dir.as_ref())?;
     // Not a database: say so before anything is written to it.
     let record = manifest::newest(&Disk::default(), layout.dir())?;
-    if bundle.metric() != record.metric {
-        return Err(Error::Model(format!(
-            "the model is for {}, the database for {}",
+    let texts = record.rows == RowsKind::Text;
+    let unfit = if bundle.metric() != record.metric {
+        format!(
+            "it compares by {}, the database by {}; make one for {1}, or create a database with it",
             bundle.metric(),
             record.metric
-        )));
-    }
-    let texts = record.rows == crate::version::RowsKind::Text;
-    if texts != bundle.has_encoder() || (!texts && bundle.input_dim() != record.dim as usize) {
-        return Err(Error::Model(format!(
-            "{} is not a model for this database: {}",
-            bundle.dir().display(),
-            if texts {
-                "it has no encoder, and the rows are texts".into()
-            } else {
-                format!("the rows are vectors of {}", record.dim)
-            }
-        )));
-    }
-    register(&Disk::default(), &layout, bundle)
+        )
+    } else if texts && !bundle.has_encoder() {
+        "it has no encoder, and the rows are texts; make one with an encoder (`mopqdb bundle make`), or train one over the \
+         rows (`mopqdb train`)"
+            .into()
+    } else if !texts && bundle.has_encoder() {
+        format!(
+            "it encodes texts, and the rows are vectors of {}; train a model over them (`mopqdb train`), or create a database \
+             of texts with it (`mopqdb create --encoder`)",
+            record.dim
+        )
+    } else if !texts && bundle.input_dim() != record.dim as usize {
+        format!(
+            "it takes vectors of {}, and the rows are vectors of {}; train a model over them (`mopqdb train`)",
+            bundle.input_dim(),
+            record.dim
+        )
+    } else {
+        // That its parts fit each other.
+        Model::open(bundle.clone(), 1)?;
+        return register(&Disk::default(), &layout, bundle);
+    };
+    Err(Error::Model(format!(
+        "{} is not a model for this database: {unfit}",
+        bundle.dir().display()
+    )))
 }
 
 /// Copies a bundle into the database: there whole or not at all.
 pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> Result<ModelId> {
+    register_as(files, layout, bundle, Registered::next(layout)?)
+}
+
+fn register_as(
+    files: &dyn Files,
+    layout: &Layout,
+    bundle: &Bundle,
+    registered: Registered,
+) -> Result<ModelId> {
     let id = bundle.model_id();
     let home = layout.model(id);
     if home.is_dir() {
@@ -81,16 +110,17 @@ pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> R
     files
         .create_dir(&tmp)
         .map_err(Error::io("creating", &tmp))?;
-    let names = bundle
-        .manifest()
-        .files
-        .iter()
-        .map(|file| file.name.as_str());
-    for name in names.chain([MANIFEST_FILE]) {
-        copy(files, &models, &bundle.dir().join(name), &tmp.join(name))?;
+    for entry in &bundle.manifest().files {
+        let from = bundle.dir().join(&entry.name);
+        copy(files, &models, &from, &tmp.join(&entry.name))?;
+    }
+    let place = tmp.join(MANIFEST_FILE);
+    match bundle.derived_manifest() {
+        Some(bytes) => write(files, &place, &bytes)?,
+        None => copy(files, &models, &bundle.dir().join(MANIFEST_FILE), &place)?,
     }
     let place = tmp.join(REGISTERED_FILE);
-    let registered = Registered::next(layout)?.encode();
+    let registered = registered.encode();
     files::publish(files, &place, registered.as_bytes()).map_err(Error::io("writing", &place))?;
     files.sync_dir(&tmp).map_err(Error::io("syncing", &tmp))?;
     if let Err(e) = files.rename(&tmp, &home) {
@@ -104,6 +134,53 @@ pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> R
         .sync_dir(&models)
         .map_err(Error::io("syncing", &models))?;
     Ok(id)
+}
+
+/// The name of the model that every database has: its encoder without a quantizer. Rows are searched by their stored
+/// vectors, so no answer is approximate.
+pub const EXACT: &str = "exact";
+
+/// Opens a model of a database, active or not; `exact` too. Writes nothing.
+pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<Model> {
+    let layout = Layout::existing(dir.as_ref())?;
+    let record = manifest::newest(&Disk::default(), layout.dir())?;
+    let active = recover::model(&layout, &record, &Options::default())?;
+    open(&layout, &active, id, threads)
+}
+
+/// The same in a database whose active model is `active`.
+pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize) -> Result<Model> {
+    let exact = id == ModelId::exact(active.encoder_id());
+    if exact && active.rows() == RowsKind::Vector {
+        // A record names no model for it, so it needs no bundle.
+        return Ok(Model::none(active.dim(), active.metric()));
+    }
+    let path = layout.model(id);
+    match active.bundle() {
+        _ if path.is_dir() => Model::open(Bundle::open(&path)?, threads),
+        Some(bundle) if exact => Model::open(bundle.without_quantizer(), threads),
+        _ => Err(Error::invalid(format!(
+            "this database has no model {id}; `mopqdb models` lists those it has"
+        ))),
+    }
+}
+
+/// The same for a rebuild, after which a record names the model: `exact` gets its bundle now if it has none yet.
+pub(crate) fn open_to_serve(
+    files: &dyn Files,
+    layout: &Layout,
+    active: &Model,
+    id: ModelId,
+    threads: usize,
+) -> Result<Model> {
+    let model = open(layout, active, id, threads)?;
+    match model.bundle() {
+        Some(bundle) if bundle.derived_manifest().is_some() => {
+            register_as(files, layout, bundle, Registered::first())?;
+            open(layout, active, id, threads)
+        }
+        _ => Ok(model),
+    }
 }
 
 /// The file beside a bundle's own that says when it was registered.
@@ -130,6 +207,14 @@ impl Registered {
             number: numbers.max().unwrap_or(0).saturating_add(1),
             seconds: seconds(SystemTime::now()),
         })
+    }
+
+    /// For `exact`, which was there from the start: it never counts as the newest.
+    fn first() -> Self {
+        Self {
+            number: 0,
+            seconds: seconds(SystemTime::now()),
+        }
     }
 
     /// `NUMBER SECONDS CHECKSUM`, a line.
@@ -177,17 +262,35 @@ fn copy(files: &dyn Files, models: &Path, from: &Path, to: &Path) -> Result<()> 
         return files.link(from, to).map_err(Error::io("linking", to));
     }
     let bytes = files.read(from).map_err(Error::io("reading", from))?;
+    write(files, to, &bytes)
+}
+
+fn write(files: &dyn Files, to: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = files.create(to).map_err(Error::io("creating", to))?;
-    file.write_all(&bytes).map_err(Error::io("writing", to))?;
+    file.write_all(bytes).map_err(Error::io("writing", to))?;
     file.sync().map_err(Error::io("syncing", to))
 }
 
-/// The models of a database, oldest first.
+/// The models of a database, oldest first. `exact` is always among them.
 pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     let layout = Layout::existing(dir.as_ref())?;
-    let active = manifest::newest(&Disk::default(), layout.dir())?.model;
+    Ok(listed(&layout)?.into_iter().map(|(_, info)| info).collect())
+}
+
+/// The model registered last, which a rebuild takes if it is not told which. `exact` is chosen by name only; where it is
+/// both active and the last that somebody registered, there is nothing newer to switch to.
+pub(crate) fn newest(layout: &Layout) -> Result<Option<ModelId>> {
+    let mut listed = listed(layout)?;
+    listed.retain(|(order, info)| !info.exact || (info.active && order.0 > 0));
+    Ok(listed.last().map(|(_, info)| info.id))
+}
+
+/// Models in their order, with what decides it.
+fn listed(layout: &Layout) -> Result<Vec<((u64, SystemTime), ModelInfo)>> {
+    let record = manifest::newest(&Disk::default(), layout.dir())?;
+    let (active, exact) = (record.model_id(), ModelId::exact(record.encoder));
     let mut found = Vec::new();
-    for path in model_dirs(&layout)? {
+    for path in model_dirs(layout)? {
         let bundle = Bundle::open(&path)?;
         let manifest = bundle.manifest();
         let registered = Registered::read(&path)?;
@@ -197,10 +300,16 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
         let shape = bundle
             .quantizer()?
             .map(|q| (q.shape().subspaces(), q.shape().codewords()));
+        let id = bundle.model_id();
         let info = ModelInfo {
-            id: bundle.model_id(),
-            active: active == Some(bundle.model_id()),
-            method: manifest.method.clone(),
+            id,
+            active: active == id,
+            exact: exact == id,
+            method: match shape {
+                Some(_) => manifest.method.clone(),
+                None if exact == id => EXACT.into(),
+                None => "encoder".into(),
+            },
             shape,
             registered: registered.map_or(seconds(changed), |registered| registered.seconds),
             training: manifest.training.clone(),
@@ -213,8 +322,21 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
         };
         found.push((order, info));
     }
+    if found.iter().all(|(_, info)| !info.exact) {
+        let info = ModelInfo {
+            id: exact,
+            active: active == exact,
+            exact: true,
+            method: EXACT.into(),
+            shape: None,
+            registered: 0,
+            training: serde_json::Value::Null,
+            evaluation: serde_json::Value::Null,
+        };
+        found.push(((0, SystemTime::UNIX_EPOCH), info));
+    }
     found.sort_by_key(|(order, info)| (*order, info.id));
-    Ok(found.into_iter().map(|(_, info)| info).collect())
+    Ok(found)
 }
 
 fn model_dirs(layout: &Layout) -> Result<Vec<PathBuf>> {
@@ -247,13 +369,20 @@ pub(crate) fn by_registration(layout: &Layout) -> Result<Vec<ModelId>> {
     Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
-/// The one model whose id begins so.
+/// The one model whose id begins so; `exact` by its name.
 pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let layout = Layout::existing(dir.as_ref())?;
+    let record = manifest::newest(&Disk::default(), layout.dir())?;
+    let exact = ModelId::exact(record.encoder);
+    if prefix == EXACT {
+        return Ok(exact);
+    }
     let dirs = model_dirs(&layout)?;
     let ids = dirs
         .iter()
-        .filter_map(|path| path.file_name()?.to_str()?.parse::<ModelId>().ok());
+        .filter_map(|path| path.file_name()?.to_str()?.parse::<ModelId>().ok())
+        .filter(|id| *id != exact)
+        .chain([exact]);
     let matching: Vec<ModelId> = ids.filter(|id| id.starts_with(prefix)).collect();
     match matching[..] {
         [one] => Ok(one),

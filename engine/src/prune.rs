@@ -10,7 +10,7 @@ use crate::segment::{FileName, ShortId};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What is dropped. Whatever is active stays, always.
+/// What is dropped. The active model and `exact` always stay.
 #[derive(Debug, Clone, Default)]
 pub struct PruneOptions {
     /// Models that stay, with their codes, though they are not active.
@@ -39,7 +39,9 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
     let record = manifest::newest(&disk, layout.dir())?;
     let _writer = FileLock::acquire(&layout.lock())?;
     let _preparer = FileLock::acquire(&layout.prepare_lock())?;
-    let stays = |id: &ModelId| record.model == Some(*id) || options.keep.contains(id);
+    let exact = ModelId::exact(record.encoder);
+    let stays =
+        |id: &ModelId| record.model == Some(*id) || exact == *id || options.keep.contains(id);
     let mut pruned = Pruned::default();
     let mut encoders = vec![ShortId::of(&record.encoder.0)];
     let mut codes = Vec::new();

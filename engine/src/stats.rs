@@ -30,10 +30,10 @@ pub struct Stats {
     pub metric: Metric,
     /// Width of the stored vectors.
     pub dim: usize,
-    /// The active model's id, if there is one.
-    pub model: Option<String>,
-    /// How it was trained.
-    pub method: Option<String>,
+    /// The active model's id.
+    pub model: String,
+    /// How it was trained; `exact` if rows are searched without a quantizer.
+    pub method: String,
     /// Bytes that a scan reads for a row: codes, or vectors where there is no quantizer.
     pub scan_bytes_per_row: f64,
     /// Bytes on disk, by kind.
@@ -90,10 +90,8 @@ impl Stats {
             kind: model.rows(),
             metric: model.metric(),
             dim: model.dim(),
-            model: model.id().map(|id| id.to_string()),
-            method: model
-                .bundle()
-                .map(|bundle| bundle.manifest().method.clone()),
+            model: model.model_id().to_string(),
+            method: model.method().to_owned(),
             scan_bytes_per_row: width as f64,
             bytes: bytes(layout),
             drift: Drift::of(snapshot)?,

@@ -26,7 +26,7 @@ pub struct VersionRecord {
     pub dim: u32,
     /// The encoder that made the stored vectors.
     pub encoder: EncoderId,
-    /// The active model; none for ready-made vectors before anything was trained.
+    /// The active model; none for ready-made vectors without a quantizer.
     pub model: Option<ModelId>,
     /// The live segments, oldest first.
     pub segments: Vec<SegmentRecord>,
@@ -76,6 +76,11 @@ pub enum BadRecord {
 }
 
 impl VersionRecord {
+    /// The active model by its id: that of `exact` where none is named.
+    pub fn model_id(&self) -> ModelId {
+        self.model.unwrap_or_else(|| ModelId::exact(self.encoder))
+    }
+
     /// The bytes of both witnesses.
     pub fn encode(&self) -> Vec<u8> {
         let body = serde_json::to_vec(self).expect("a record has only plain fields");

@@ -49,8 +49,8 @@ pub struct Eval {
         default_value = "10,50,100"
     )]
     k: Vec<usize>,
-    /// A model by the first digits of its id, or `all`; default: the active one
-    #[arg(long, value_name = "ID|all")]
+    /// A model by the first digits of its id, `exact` or `all`; default: the active one
+    #[arg(long, value_name = "ID|exact|all")]
     model: Option<String>,
     /// Leave a row that is the query itself (same text, or same vector) out of its ranking
     #[arg(long)]

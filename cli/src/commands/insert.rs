@@ -58,7 +58,7 @@ pub struct Insert {
     /// Print {"acked": <rows so far>} after each durable batch
     #[arg(long)]
     ack: bool,
-    /// Do not train and rebuild when there are 65,536 rows or more and no quantizer
+    /// Do not advise `mopqdb train` when there are 65,536 rows or more and no quantizer
     #[arg(long)]
     no_auto: bool,
 }
@@ -110,7 +110,7 @@ impl Insert {
             ));
         }
         let outcome = run.all(&mut feed, first);
-        run.finish(settings, outcome)
+        run.finish(outcome)
     }
 
     /// Opens the database, or makes one that suits the first row.
@@ -214,7 +214,7 @@ impl Run<'_> {
     }
 
     /// Tells what was done, whatever the outcome.
-    fn finish(self, settings: &Settings, outcome: Result<()>) -> Result<()> {
+    fn finish(self, outcome: Result<()>) -> Result<()> {
         let Self {
             database,
             insert,
@@ -236,9 +236,12 @@ impl Run<'_> {
             count(done.replaced),
             count(done.unchanged),
         );
+        let snapshot = database.snapshot();
+        let advised =
+            snapshot.rows() >= mopqdb::AUTO_QUANTIZE_ROWS && snapshot.model().quantizer().is_none();
         let figures = json!({
             "rows": done.rows(), "new": done.new, "replaced": done.replaced, "unchanged": done.unchanged,
-            "skipped": skipped, "total": database.snapshot().rows(),
+            "skipped": skipped, "total": snapshot.rows(), "train_advised": advised,
         });
         match (&outcome, out.is_json()) {
             (_, true) => out.object(&figures)?,
@@ -247,13 +250,16 @@ impl Run<'_> {
             (Err(_), false) => eprintln!("mopqdb: {words}, durably; nothing after that, because:"),
         }
         out.flush()?;
-        let rows = database.snapshot().rows();
-        let quantized = database.model().quantizer().is_some();
-        database.close()?;
-        outcome?;
-        if rows >= mopqdb::AUTO_QUANTIZE_ROWS && !quantized && !insert.no_auto {
-            return super::train::automatic(&insert.db, settings, rows);
+        if advised && !insert.no_auto {
+            eprintln!(
+                "mopqdb: {} rows are searched exactly; `mopqdb train {} --pairs PAIRS.tsv` (`--method opq` without pairs) \
+                 learns codes that are searched faster, at some loss of recall",
+                count(snapshot.rows()),
+                insert.db.display()
+            );
         }
-        Ok(())
+        drop(snapshot);
+        database.close()?;
+        outcome
     }
 }

@@ -23,7 +23,7 @@ mod verify;
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Subcommand;
-use mopqdb::{Bundle, CreateOptions, Database, Model, ModelId, Reader, Snapshot};
+use mopqdb::{CreateOptions, Database, Model, ModelId, Reader, Snapshot};
 use std::path::Path;
 
 /// The commands.
@@ -110,8 +110,7 @@ fn read(db: &Path, settings: &Settings) -> Result<Reader> {
 
 /// Opens a model of a database, active or not.
 fn open_model(db: &Path, id: ModelId, settings: &Settings) -> Result<Model> {
-    let bundle = Bundle::open(db.join("models").join(id.to_string()))?;
-    Ok(Model::open(bundle, settings.threads)?)
+    Ok(mopqdb::open_model(db, id, settings.threads)?)
 }
 
 /// Whether a model's codes can be made from the stored vectors.

@@ -1,57 +1,121 @@
 use crate::out::{Out, Table};
 use crate::settings::Settings;
 use anyhow::Result;
-use clap::Args;
-use mopqdb::ModelInfo;
-use serde_json::Value;
-use std::path::PathBuf;
+use clap::{Args, Subcommand};
+use mopqdb::{Bundle, ModelInfo};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// List the models of a database: method, shape, date, recall
 ///
-/// The active one is marked with `*`. Recall is that on the validation pairs of its training.
+/// The active one is marked with `*`. Recall is that on the validation pairs of its training. `exact` is in every database:
+/// the active encoder without a quantizer, which searches rows by their stored vectors. `mopqdb rebuild DB --model ID` switches
+/// to one of them.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  mopqdb models my.db
+  mopqdb models add my.db int8-bundle      # prints its id
+  mopqdb rebuild my.db --model 3f2a        # switch to one of them; the first digits are enough
+  mopqdb rebuild my.db --model exact"
+)]
+pub struct Models {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// The database
+    #[arg(value_name = "DB", required = true)]
+    db: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Add(Add),
+}
+
+/// Add a bundle to the models of a database, and print its id
+///
+/// A bundle with another encoder, an int8 variant of the same, or codebooks for ready-made vectors. The database still
+/// answers with the model that it has: `mopqdb rebuild DB --model ID` switches to the new one. The bundle is copied; a
+/// damaged one, or one that does not fit the database, is refused and nothing is changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  mopqdb models my.db
-  mopqdb rebuild my.db --model 3f2a        # switch to one of them; the first digits are enough")]
-pub struct Models {
+  mopqdb bundle quantize default-bundle int8-bundle
+  mopqdb models add my.db int8-bundle
+  mopqdb rebuild my.db --model 3f2a")]
+struct Add {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
+    /// The bundle's directory
+    #[arg(value_name = "BUNDLE")]
+    bundle: PathBuf,
+}
+
+impl Add {
+    fn run(self, settings: &Settings) -> Result<()> {
+        let bundle = Bundle::open(&self.bundle)?;
+        let id = mopqdb::register_model(&self.db, &bundle)?;
+        let mut out = Out::new(settings);
+        if out.is_json() {
+            out.object(&json!({"model": id.to_string()}))?;
+        } else {
+            out.line(id.to_string())?;
+            eprintln!(
+                "mopqdb: added; `mopqdb rebuild {} --model {}` switches to it",
+                self.db.display(),
+                id.short()
+            );
+        }
+        out.flush()
+    }
 }
 
 impl Models {
-    /// Lists them, oldest first.
+    /// Lists them, oldest first, or adds one.
     pub fn run(self, settings: &Settings) -> Result<()> {
-        let mut out = Out::new(settings);
-        let models = mopqdb::models(&self.db)?;
-        if out.is_json() {
-            for model in &models {
-                out.object(model)?;
-            }
-            return out.flush();
+        match (self.action, self.db) {
+            (Some(Action::Add(add)), _) => add.run(settings),
+            (None, Some(db)) => list(&db, settings),
+            (None, None) => unreachable!("clap asks for DB where there is no subcommand"),
         }
-        if models.is_empty() && out.is_terminal() {
-            out.line("no models yet: rows are searched exactly; `mopqdb train DB` learns one")?;
-        }
-        let mut table = Table::new(&["", "model", "method", "codes", "made", "recall"]);
-        for model in &models {
-            let active = if model.active { "*" } else { "" };
-            let shape = model
-                .shape
-                .map_or_else(|| "-".into(), |(m, l)| format!("{m}x{l}"));
-            table.row(vec![
-                active.into(),
-                model.id.short(),
-                model.method.clone(),
-                shape,
-                date(model.registered),
-                recall(model),
-            ]);
-        }
-        out.table(&table)?;
-        out.flush()
     }
+}
+
+fn list(db: &Path, settings: &Settings) -> Result<()> {
+    let mut out = Out::new(settings);
+    let models = mopqdb::models(db)?;
+    if out.is_json() {
+        for model in &models {
+            out.object(model)?;
+        }
+        return out.flush();
+    }
+    let mut table = Table::new(&["", "model", "method", "codes", "made", "recall"]);
+    for model in &models {
+        let active = if model.active { "*" } else { "" };
+        let shape = model
+            .shape
+            .map_or_else(|| "-".into(), |(m, l)| format!("{m}x{l}"));
+        let made = match model.registered {
+            0 => "-".into(),
+            seconds => date(seconds),
+        };
+        table.row(vec![
+            active.into(),
+            model.id.short(),
+            model.method.clone(),
+            shape,
+            made,
+            recall(model),
+        ]);
+    }
+    out.table(&table)?;
+    out.flush()
 }
 
 /// `@10 .788 @100 .945`, of whatever the trainer measured.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use mopqdb::RebuildOptions;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Re-encode every row under another model, then switch to it
@@ -21,13 +21,14 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   mopqdb rebuild my.db                    # to the newest model
-  mopqdb rebuild my.db --model 3f2a       # to this one: an older one rolls back, and reuses its codes")]
+  mopqdb rebuild my.db --model 3f2a       # to this one: an older one rolls back, and reuses its codes
+  mopqdb rebuild my.db --model exact      # to no codes: rows are searched by their stored vectors")]
 pub struct Rebuild {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// The model to switch to, by the first digits of its id; default: the newest
-    #[arg(long, value_name = "ID")]
+    /// The model to switch to, by the first digits of its id, or `exact`; default: the newest
+    #[arg(long, value_name = "ID|exact")]
     model: Option<String>,
     /// Seconds to wait for the writing process to commit
     #[arg(long, value_name = "S", default_value_t = 60)]
@@ -38,59 +39,46 @@ impl Rebuild {
     /// Prepares and commits.
     pub fn run(self, settings: &Settings) -> Result<()> {
         stop::listen();
-        rebuild(
-            &self.db,
-            self.model.as_deref(),
-            Duration::from_secs(self.wait),
-            settings,
-        )
+        let model = self
+            .model
+            .as_deref()
+            .map(|prefix| mopqdb::find_model(&self.db, prefix))
+            .transpose()?;
+        let progress = Progress::new("rebuilding", "rows", Some(0));
+        let show = |done: mopqdb::Progress| progress.set_of(done.rows, done.total);
+        let stop = stop::flag();
+        let options = RebuildOptions {
+            model,
+            threads: settings.threads,
+            memory_limit: settings.memory_limit,
+            wait: Duration::from_secs(self.wait),
+            progress: Some(&show),
+            stop: Some(&stop),
+        };
+        let started = Instant::now();
+        let rebuilt = mopqdb::rebuild(&self.db, &options)?;
+        let seconds = started.elapsed().as_secs_f64();
+        drop(progress);
+        let mut out = Out::new(settings);
+        if out.is_json() {
+            out.object(&json!({
+                "model": rebuilt.model.to_string(), "rows": rebuilt.rows, "reused": rebuilt.reused,
+                "encoded": rebuilt.encoded, "seconds": seconds,
+            }))?;
+            return out.flush();
+        }
+        let mut words = format!("{} is active", rebuilt.model.short());
+        // Rows that were in no segment yet are quantized with the switch itself.
+        if rebuilt.rows > 0 {
+            words += &format!(", {} quantized", plural(rebuilt.rows, "row"));
+        }
+        if rebuilt.reused > 0 {
+            words += &format!(", {} reused", count(rebuilt.reused));
+        }
+        if rebuilt.encoded > 0 {
+            words += &format!(", {} encoded again", plural(rebuilt.encoded, "text"));
+        }
+        out.line(format!("{words}, {seconds:.1} s"))?;
+        out.flush()
     }
-}
-
-/// Also for `insert`, whose first quantizer is trained by itself.
-pub(super) fn rebuild(
-    db: &Path,
-    model: Option<&str>,
-    wait: Duration,
-    settings: &Settings,
-) -> Result<()> {
-    let model = model
-        .map(|prefix| mopqdb::find_model(db, prefix))
-        .transpose()?;
-    let progress = Progress::new("rebuilding", "rows", Some(0));
-    let show = |done: mopqdb::Progress| progress.set_of(done.rows, done.total);
-    let stop = stop::flag();
-    let options = RebuildOptions {
-        model,
-        threads: settings.threads,
-        memory_limit: settings.memory_limit,
-        wait,
-        progress: Some(&show),
-        stop: Some(&stop),
-    };
-    let started = Instant::now();
-    let rebuilt = mopqdb::rebuild(db, &options)?;
-    let seconds = started.elapsed().as_secs_f64();
-    drop(progress);
-    let mut out = Out::new(settings);
-    if out.is_json() {
-        out.object(&json!({
-            "model": rebuilt.model.to_string(), "rows": rebuilt.rows, "reused": rebuilt.reused,
-            "encoded": rebuilt.encoded, "seconds": seconds,
-        }))?;
-        return out.flush();
-    }
-    let mut words = format!("{} is active", rebuilt.model.short());
-    // Rows that were in no segment yet are quantized with the switch itself.
-    if rebuilt.rows > 0 {
-        words += &format!(", {} quantized", plural(rebuilt.rows, "row"));
-    }
-    if rebuilt.reused > 0 {
-        words += &format!(", {} reused", count(rebuilt.reused));
-    }
-    if rebuilt.encoded > 0 {
-        words += &format!(", {} encoded anew", plural(rebuilt.encoded, "text"));
-    }
-    out.line(format!("{words}, {seconds:.1} s"))?;
-    out.flush()
 }

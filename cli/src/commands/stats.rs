@@ -44,10 +44,8 @@ impl Stats {
             "vectors",
             format!("{} dimensions, {}", stats.dim, stats.metric),
         );
-        let model = match (&stats.model, &stats.method) {
-            (Some(id), Some(method)) => format!("{} ({method})", id.get(..12).unwrap_or(id)),
-            _ => "none: rows are searched exactly".into(),
-        };
+        let short = stats.model.get(..12).unwrap_or(&stats.model);
+        let model = format!("{short} ({})", stats.method);
         add("model", model);
         add(
             "bytes scanned a row",

@@ -12,8 +12,7 @@ use mopqdb::LearnOptions;
 use mopqdb::quantizer::TrainPq;
 use quantize::Trained;
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 /// Learn a new model from pairs of query and key, over the rows of a database
 ///
@@ -188,24 +187,6 @@ impl Train {
             ..LearnOptions::default()
         }
     }
-}
-
-/// Trains the first quantizer of a database that has grown, and switches to it.
-pub(super) fn automatic(db: &Path, settings: &Settings, rows: u64) -> Result<()> {
-    eprintln!(
-        "mopqdb: {rows} rows and no quantizer: training one as `mopqdb train --method opq` does, then rebuilding \
-         (--no-auto skips this; `mopqdb train --pairs` learns a better one)"
-    );
-    let model = mopqdb::Reader::open(db, settings.options())?.model();
-    let options = LearnOptions::automatic(model.dim());
-    let trained = quantize::train(db, options, None, settings)?;
-    tell(&trained, settings)?;
-    super::rebuild::rebuild(
-        db,
-        Some(&trained.id.to_string()),
-        Duration::from_secs(60),
-        settings,
-    )
 }
 
 fn tell(trained: &Trained, settings: &Settings) -> Result<()> {

@@ -237,27 +237,61 @@ fn an_empty_input_makes_no_database() {
     );
 }
 
+/// Codes find less than the rows themselves: nobody gets them unasked.
 #[test]
-fn sixty_five_thousand_rows_get_a_quantizer_by_themselves_unless_told_otherwise() {
-    let dir = dir();
-    let dir = dir.path();
-    data(&dir.join("a.npy"), 5, 65_600, 4);
-    run(dir, &["insert", "x.db", "a.npy", "--no-auto"]).ok();
-    assert_eq!(run(dir, &["models", "x.db"]).ok(), "");
-    let ran = run(dir, &["insert", "x.db", "a.npy"]);
+fn many_rows_are_searched_exactly_and_training_is_advised_once() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let vectors = data(&dir.join("x.npy"), 5, 65_536, 4);
+    let rest: String = (0..2)
+        .map(|n| format!("{{\"key\":\"new{n}\",\"vector\":[1,{n},0,0]}}\n"))
+        .collect();
+    std::fs::write(dir.join("rest.jsonl"), rest).unwrap();
+    let first = run(dir, &["insert", "x.db", "x.npy"]);
+    let advice: Vec<&str> = first
+        .err
+        .lines()
+        .filter(|line| line.contains("mopqdb train"))
+        .collect();
+    assert_eq!(advice.len(), 1, "{}", first.err);
     assert!(
-        ran.err
-            .contains("65600 rows and no quantizer: training one"),
+        advice[0].contains("65,536 rows are searched exactly"),
         "{}",
-        ran.err
+        advice[0]
     );
-    ran.ok();
-    let models = run(dir, &["models", "x.db", "--json"]).json();
-    assert_eq!(models.len(), 1);
-    assert_eq!(
-        (models[0]["active"].as_bool(), models[0]["method"].as_str()),
-        (Some(true), Some("opq"))
+    first.ok();
+    let active = |method: &str| {
+        let models = run(dir, &["models", "x.db", "--json"]).json();
+        models.len() == 1 && models[0]["method"] == method && models[0]["active"] == true
+    };
+    assert!(active("exact"));
+    // Every row finds itself, as it would not by codes of a few bytes.
+    mopqdb::vectors::VectorWriter::create(&dir.join("q.npy"), 4)
+        .and_then(|mut writer| {
+            writer.write(&vectors[..400])?;
+            writer.finish()
+        })
+        .unwrap();
+    let asked = run(
+        dir,
+        &["query", "x.db", "--vectors", "q.npy", "-k", "1", "--json"],
+    )
+    .json();
+    let own = asked
+        .iter()
+        .enumerate()
+        .filter(|(n, answer)| answer["hits"][0]["key"].as_str() == Some(&n.to_string()));
+    assert_eq!(own.count(), 100);
+
+    let quiet = run(
+        dir,
+        &["insert", "x.db", "rest.jsonl", "--no-auto", "--json"],
     );
+    assert!(!quiet.err.contains("train"), "{}", quiet.err);
+    assert_eq!(quiet.json()[0]["train_advised"], true);
+    let small = run(dir, &["insert", "y.db", "rest.jsonl", "--json"]);
+    assert!(!small.err.contains("train"), "{}", small.err);
+    assert_eq!(small.json()[0]["train_advised"], false);
 }
 
 /// Runs `insert`, which must refuse a key, name both places and say what it has kept.

@@ -147,10 +147,12 @@ fn prune_drops_what_is_not_active_and_compact_what_is_dead() {
     let before = run(dir, &["query", "x.db", "--vectors", "x.npy", "-k", "3"]).ok();
     let would = run(dir, &["prune", "x.db", "--dry-run"]).ok();
     assert!(would.contains("would drop 1 model"), "{would}");
-    assert_eq!(run(dir, &["models", "x.db", "--json"]).json().len(), 2);
+    assert_eq!(run(dir, &["models", "x.db", "--json"]).json().len(), 3);
     let done = run(dir, &["prune", "x.db"]).ok();
     assert!(done.contains("dropped 1 model"), "{done}");
-    assert_eq!(run(dir, &["models", "x.db", "--json"]).json().len(), 1);
+    let left = run(dir, &["models", "x.db", "--json"]).json();
+    assert_eq!(left.len(), 2);
+    assert_eq!(left[0]["method"], "exact", "it is always there");
     assert!(
         run(dir, &["query", "x.db", "--vectors", "x.npy", "-k", "3"]).ok() == before,
         "answers changed"

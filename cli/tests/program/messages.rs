@@ -275,7 +275,7 @@ fn a_missing_part_is_5_with_the_way_to_get_it() {
     let dir = dir();
     database(dir.path());
     std::fs::write(dir.path().join("p.tsv"), "a\tb\n").unwrap();
-    // A copy of the program with nothing beside it, and nothing on PATH.
+    // A copy of the program with nothing beside it, nothing on PATH and nothing in its home.
     let lonely = dir.path().join("bin/mopqdb");
     std::fs::create_dir(dir.path().join("bin")).unwrap();
     std::fs::copy(crate::support::program(), &lonely).unwrap();
@@ -285,7 +285,8 @@ fn a_missing_part_is_5_with_the_way_to_get_it() {
             .args(arguments)
             .current_dir(dir.path())
             .env_clear()
-            .env("PATH", "");
+            .env("PATH", "")
+            .env("MOPQDB_HOME", dir.path().join("nowhere"));
         command.output().unwrap().into()
     };
     said(

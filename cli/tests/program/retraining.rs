@@ -67,7 +67,8 @@ fn a_model_is_trained_registered_switched_to_and_rolled_back() {
         "{trained:?}"
     );
     assert_eq!(answers(dir), exact, "the database still answers as before");
-    let listed = run(dir, &["models", "x.db", "--json"]).json();
+    let mut listed = run(dir, &["models", "x.db", "--json"]).json();
+    assert_eq!(listed.remove(0)["method"], "exact");
     assert_eq!(
         (listed[0]["id"].as_str(), listed[0]["active"].as_bool()),
         (Some(first.as_str()), Some(false))

@@ -192,3 +192,155 @@ fn lines_of_files_with_the_same_name_are_not_lost_without_a_word() {
         "{said}"
     );
 }
+
+fn model(dir: &Path, arguments: &[&str]) -> String {
+    run(dir, arguments).ok().trim().to_owned()
+}
+
+fn methods(dir: &Path, db: &str) -> Vec<(String, bool)> {
+    let listed = run(dir, &["models", db, "--json"]).json();
+    let told = listed.iter().map(|model| {
+        let method = model["method"].as_str().unwrap().to_owned();
+        (method, model["active"].as_bool().unwrap())
+    });
+    told.collect()
+}
+
+fn hits(dir: &Path, db: &str) -> serde_json::Value {
+    let asked = run(dir, &["query", db, "birds of winter", "--json"]).json();
+    asked[0]["hits"].clone()
+}
+
+#[test]
+fn exact_is_a_model_of_a_database_of_texts_and_gets_its_bundle_when_it_is_switched_to() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let Some(()) = database(dir) else { return };
+    let exact = hits(dir, "x.db");
+    let tiny = mopqdb::Bundle::open(mopqdb::bundle::tiny_bundle()).unwrap();
+    assert_eq!(methods(dir, "x.db"), [("exact".into(), true)]);
+    let small = ["--method", "opq", "--subspaces", "1", "--codewords", "2"];
+    let opq = model(dir, &[&["train", "x.db"], &small[..]].concat());
+    run(dir, &["rebuild", "x.db"]).ok();
+    assert_ne!(hits(dir, "x.db"), exact);
+    let back = &run(dir, &["rebuild", "x.db", "--model", "exact", "--json"]).json()[0];
+    assert_eq!(
+        (back["model"].as_str().unwrap(), back["encoded"].as_u64()),
+        (tiny.model_id().to_string().as_str(), Some(0)),
+        "the id is that of the encoder's own bundle"
+    );
+    assert_eq!(hits(dir, "x.db"), exact);
+
+    // A database that began with the trained model has the encoder alone in no bundle.
+    let bundle = dir.join("x.db/models").join(&opq);
+    let create = ["create", "y.db", "--encoder", bundle.to_str().unwrap()];
+    run(dir, &create).ok();
+    run(dir, &["insert", "y.db", "x.tsv"]).ok();
+    let both = |exact: bool| [("exact".into(), exact), ("opq".into(), !exact)];
+    assert_eq!(methods(dir, "y.db"), both(false));
+    let made = dir.join("y.db/models").join(tiny.model_id().to_string());
+    std::fs::write(dir.join("pairs.tsv"), "birds of winter\ta\n").unwrap();
+    let eval = [
+        "eval",
+        "y.db",
+        "--pairs",
+        "pairs.tsv",
+        "--key-ids",
+        "--json",
+    ];
+    let measured = run(dir, &[&eval[..], &["--model", "exact"]].concat()).json();
+    assert_eq!(
+        (
+            measured[0]["method"].as_str(),
+            measured[0]["model"].as_str()
+        ),
+        (Some("exact"), Some(tiny.model_id().to_string().as_str()))
+    );
+    assert!(!made.exists(), "reading writes nothing");
+    run(dir, &["rebuild", "y.db", "--model", "exact"]).ok();
+    assert!(made.is_dir());
+    assert_eq!(hits(dir, "y.db"), exact);
+    assert_eq!(methods(dir, "y.db"), both(true));
+    run(dir, &["verify", "y.db", "--deep"]).ok();
+    // It is never the newest, and never pruned.
+    let forth = &run(dir, &["rebuild", "y.db", "--json"]).json()[0];
+    assert_eq!(forth["model"].as_str(), Some(opq.as_str()));
+    run(dir, &["prune", "y.db"]).ok();
+    assert_eq!(methods(dir, "y.db"), both(false));
+    run(dir, &["rebuild", "y.db", "--model", "exact"]).ok();
+    run(dir, &["prune", "y.db"]).ok();
+    assert_eq!(methods(dir, "y.db"), [("exact".into(), true)]);
+    assert_eq!(hits(dir, "y.db"), exact);
+}
+
+#[test]
+fn a_bundle_with_another_encoder_is_added_and_switched_to_and_back() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let Some(()) = database(dir) else { return };
+    let before = hits(dir, "x.db");
+    let first = mopqdb::Bundle::open(mopqdb::bundle::tiny_bundle()).unwrap();
+    let tiny = first.dir().to_str().unwrap();
+    run(dir, &["bundle", "quantize", tiny, "int8"]).ok();
+    let added = run(dir, &["models", "add", "x.db", "int8"]);
+    assert!(
+        added.err.contains("mopqdb rebuild x.db --model"),
+        "{}",
+        added.err
+    );
+    let id = added.ok().trim().to_owned();
+    assert_eq!(
+        run(dir, &["--json", "models", "add", "x.db", "int8"]).json()[0]["model"],
+        id
+    );
+    assert_eq!(hits(dir, "x.db"), before, "adding switches nothing");
+    assert_eq!(
+        methods(dir, "x.db"),
+        [("exact".into(), true), ("encoder".into(), false)]
+    );
+    let there = &run(dir, &["rebuild", "x.db", "--model", &id[..8], "--json"]).json()[0];
+    assert_eq!(
+        (there["model"].as_str(), there["encoded"].as_u64()),
+        (Some(id.as_str()), Some(3))
+    );
+    assert_ne!(hits(dir, "x.db"), before);
+    // Now it is the encoder that `exact` searches with, and the newest: there is nothing to switch to.
+    assert_eq!(
+        methods(dir, "x.db"),
+        [("encoder".into(), false), ("exact".into(), true)]
+    );
+    for arguments in [
+        &["rebuild", "x.db", "--json"][..],
+        &["rebuild", "x.db", "--model", "exact", "--json"],
+    ] {
+        assert_eq!(run(dir, arguments).json()[0]["model"], id);
+    }
+    run(
+        dir,
+        &["rebuild", "x.db", "--model", &first.model_id().short()],
+    )
+    .ok();
+    assert_eq!(hits(dir, "x.db"), before);
+
+    // What does not fit is refused with what to do.
+    run(dir, &["create", "v.db", "--encoder", "none", "--dim", "4"]).ok();
+    let refused = run(dir, &["models", "add", "v.db", "int8"]).failed(1);
+    assert!(refused.contains("mopqdb create --encoder"), "{refused}");
+    let absent = run(dir, &["models", "add", "x.db", "nowhere"]).failed(1);
+    assert!(absent.contains("nowhere is not a bundle"), "{absent}");
+    let graph = std::fs::read_dir(dir.join("int8"))
+        .unwrap()
+        .map(|e| e.unwrap().path());
+    let graph = graph
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|e| e == "onnx"));
+    let graph = graph.unwrap();
+    let mut bytes = std::fs::read(&graph).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::remove_file(&graph).unwrap();
+    std::fs::write(&graph, bytes).unwrap();
+    run(dir, &["create", "z.db", "--encoder", tiny]).ok();
+    run(dir, &["models", "add", "z.db", "int8"]).failed(3);
+    assert_eq!(methods(dir, "z.db"), [("exact".into(), true)]);
+}

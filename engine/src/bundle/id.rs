@@ -78,6 +78,14 @@ content_id! {
     ModelId
 }
 
+impl ModelId {
+    /// The id of the model that every database has without training: this encoder and no quantizer.
+    pub fn exact(encoder: EncoderId) -> Self {
+        let hash = ContentHash::new("mopqdb model 1").field(&encoder.0);
+        Self(hash.field(b"no quantizer").finish())
+    }
+}
+
 impl EncoderId {
     /// Ready-made vectors of this width, for this metric.
     pub fn vectors(dim: usize, metric: Metric) -> Self {

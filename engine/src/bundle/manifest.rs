@@ -186,6 +186,17 @@ impl Manifest {
         }
     }
 
+    /// The same encoder, without the quantizer and what was said of it.
+    pub(super) fn without_quantizer(&self) -> Self {
+        let files = self.files.iter().filter(|file| file.name != TENSORS_FILE);
+        Self {
+            input_dim: self.input_dim,
+            encoder: self.encoder.clone(),
+            files: files.cloned().collect(),
+            ..Self::empty(self.metric)
+        }
+    }
+
     /// The entry of a file.
     pub fn file(&self, name: &str) -> Option<&FileEntry> {
         self.files.iter().find(|file| file.name == name)
@@ -218,10 +229,10 @@ impl Manifest {
 
     /// Encoder and quantizer together, by content.
     pub fn model_id(&self) -> ModelId {
-        let hash = ContentHash::new("mopqdb model 1").field(&self.encoder_id().0);
         let Some(spec) = &self.quantizer else {
-            return ModelId(hash.field(b"no quantizer").finish());
+            return ModelId::exact(self.encoder_id());
         };
+        let hash = ContentHash::new("mopqdb model 1").field(&self.encoder_id().0);
         // The shape and the presence of head and rotation are in the tensors' own header.
         let tensors = self.file(TENSORS_FILE).map(|file| file.sha256.as_str());
         let hash = hash

@@ -29,6 +29,8 @@ struct Opened {
     quantizer: Option<Quantizer>,
     /// Loaded when first asked for, then shared.
     encoder: Mutex<Option<Arc<dyn Encoder>>>,
+    /// The manifest is not the one in `dir`, but made from it by [`Bundle::without_quantizer`].
+    derived: bool,
 }
 
 impl std::fmt::Debug for Bundle {
@@ -84,7 +86,27 @@ impl Bundle {
             manifest,
             quantizer,
             encoder: Mutex::new(None),
+            derived: false,
         })))
+    }
+
+    /// The bundle of the same encoder alone, whose files are this bundle's.
+    pub(crate) fn without_quantizer(&self) -> Self {
+        let manifest = self.0.manifest.without_quantizer();
+        Self(Arc::new(Opened {
+            model_id: manifest.model_id(),
+            encoder_id: manifest.encoder_id(),
+            dir: self.0.dir.clone(),
+            manifest,
+            quantizer: None,
+            encoder: Mutex::new(None),
+            derived: true,
+        }))
+    }
+
+    /// The bytes of a manifest that is in no file yet.
+    pub(crate) fn derived_manifest(&self) -> Option<Vec<u8>> {
+        self.0.derived.then(|| self.0.manifest.encode())
     }
 
     /// Where the bundle is.

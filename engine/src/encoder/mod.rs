@@ -73,8 +73,9 @@ fn variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The folders that may hold what `mopqdb setup` fetched, in the order in which they are searched: `MOPQDB_HOME`, the
-/// program's own folder, the `.native` of the checkout that a debug build was made in, the user's data directory.
+/// The folders that may hold what `mopqdb setup` fetched, in the order in which they are searched: the program's own
+/// folder, the `.native` of the checkout that a debug build was made in, the user's data directory. If `MOPQDB_HOME` is
+/// set it comes first, and takes the place of the last two.
 ///
 /// Code is loaded from here, so no folder is guessed: a folder above the program may be one that other users can
 /// write to.
@@ -101,7 +102,7 @@ const CHECKOUT: Option<&str> = None;
 
 /// What [`native_dirs`] chooses among.
 struct Places<'a> {
-    /// By `MOPQDB_HOME`, in place of the user's data directory.
+    /// By `MOPQDB_HOME`, in place of the checkout and the user's data directory.
     named: Option<PathBuf>,
     program: Option<&'a Path>,
     checkout: Option<&'a Path>,
@@ -110,10 +111,14 @@ struct Places<'a> {
 
 impl Places<'_> {
     fn in_order(self) -> Vec<PathBuf> {
-        let user = self.user.filter(|_| self.named.is_none());
+        let unnamed = self.named.is_none();
+        let (checkout, user) = (
+            self.checkout.filter(|_| unnamed),
+            self.user.filter(|_| unnamed),
+        );
         let program = self.program.filter(|dir| !anybody_may_write(dir));
         let found = [self.named, program.map(Into::into)].into_iter();
-        let found = found.chain([self.checkout.map(Into::into), user]);
+        let found = found.chain([checkout.map(Into::into), user]);
         // Absolute: the loader looks up relative names elsewhere.
         found
             .flatten()
@@ -174,7 +179,8 @@ mod tests {
         // As in a release build.
         assert_eq!(places(None, None), [program.clone(), user.clone()]);
         let named = dir.path().join("named");
-        assert_eq!(places(Some(&named), None), [named, program.clone()]);
+        let both = [named.clone(), program.clone()];
+        assert_eq!(places(Some(&named), Some(&checkout)), both);
     }
 
     #[test]

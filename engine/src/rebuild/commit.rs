@@ -3,10 +3,10 @@
 use super::RebuildOptions;
 use super::encode::encode_segment;
 use super::ready::Ready;
-use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::files::relocate;
 use crate::model::Model;
+use crate::models;
 use crate::sealed::{Sealed, SegmentView};
 use crate::snapshot::Snapshot;
 use crate::store::{Change, Store, lock};
@@ -23,8 +23,8 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
     if Ready::read(&store.layout)?.as_ref() != Some(&ready) {
         return Ok(false);
     }
-    let active = store.current().model.id();
-    if ready.base != active || active == Some(ready.model) {
+    let active = Arc::clone(&store.current().model);
+    if ready.base != active.id() || active.model_id() == ready.model {
         Ready::withdraw(&*store.files, &store.layout)?;
         return Ok(false);
     }
@@ -51,8 +51,11 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
 }
 
 fn commit(store: &Store, ready: &Ready, _compacting: &MutexGuard<'_, ()>) -> Result<()> {
-    let target = Model::open(
-        Bundle::open(store.layout.model(ready.model))?,
+    let target = models::open_to_serve(
+        &*store.files,
+        &store.layout,
+        &store.current().model,
+        ready.model,
         store.options.threads,
     )?;
     let target = Arc::new(target.no_mmap(store.options.no_mmap));

@@ -130,7 +130,7 @@ fn named(
         .chunks_exact(dim)
         .position(|vector| target.quantize(vector).is_err());
     let key = bad.and_then(|at| view.sealed.rows.key(RowId((range.start + at) as u32)).ok());
-    let model = target.id().map_or_else(String::new, |id| id.short());
+    let model = target.model_id().short();
     Error::Model(format!(
         "model {model} can't quantize the row {:?}: {error}; the old model stays",
         key.unwrap_or("?")

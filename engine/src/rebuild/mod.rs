@@ -32,7 +32,8 @@ use std::time::{Duration, Instant};
 /// How a rebuild is done.
 #[derive(Clone, Copy)]
 pub struct RebuildOptions<'a> {
-    /// The model to switch to; the newest one if none is given. An older one rolls back.
+    /// The model to switch to; the newest one if none is given. An older one rolls back, and
+    /// [`ModelId::exact`] ends all approximation.
     pub model: Option<ModelId>,
     /// Threads that quantize and encode; 0: as many as the machine has cores.
     pub threads: usize,
@@ -152,7 +153,7 @@ fn wait_for_commit(
 ) -> Result<()> {
     let deadline = Instant::now() + options.wait;
     loop {
-        if manifest::newest(&Disk::default(), layout.dir())?.model == Some(ready.model) {
+        if manifest::newest(&Disk::default(), layout.dir())?.model_id() == ready.model {
             return Ok(());
         }
         if let Some(why) = Ready::declined(layout)? {
@@ -200,7 +201,7 @@ pub(crate) fn rebuild_store(store: &Store, options: &RebuildOptions<'_>) -> Resu
             return Err(Error::Model(why));
         }
         // The maintenance thread may have been faster.
-        if store.current().model.id() != Some(ready.model) {
+        if store.current().model.model_id() != ready.model {
             return Err(Error::Model("superseded by another rebuild".into()));
         }
     }

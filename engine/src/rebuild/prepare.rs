@@ -3,7 +3,7 @@
 use super::encode::encode_segment;
 use super::ready::Ready;
 use super::{Progress, RebuildOptions, Rebuilt};
-use crate::bundle::{Bundle, ModelId};
+use crate::bundle::ModelId;
 use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::layout::Layout;
@@ -43,15 +43,15 @@ pub(super) fn prepare(
         reused: 0,
         encoded: 0,
     };
-    if reader.snapshot().model.id() == Some(id) {
+    if reader.snapshot().model.model_id() == id {
         return Ok((None, rebuilt));
     }
-    let target = open_target(layout, id, &reader, options)?;
+    let target = open_target(&**files, layout, id, &reader, options)?;
     seal()?;
     reader.refresh()?;
     // Whoever opens a database commits what an earlier rebuild left ready.
     let base = reader.snapshot().model.id();
-    if base == Some(id) {
+    if reader.snapshot().model.model_id() == id {
         return Ok((None, rebuilt));
     }
     files
@@ -123,25 +123,22 @@ pub(super) fn prepare(
 
 /// The model registered last.
 fn newest(layout: &Layout) -> Result<ModelId> {
-    let models = models::models(layout.dir())?;
-    models.last().map(|model| model.id).ok_or_else(|| {
-        Error::invalid("this database has no model to rebuild with; `mopqdb train` makes one")
+    models::newest(layout)?.ok_or_else(|| {
+        Error::invalid(
+            "this database has no model to rebuild with but `exact`; `mopqdb train` makes one",
+        )
     })
 }
 
 fn open_target(
+    files: &dyn Files,
     layout: &Layout,
     id: ModelId,
     reader: &Reader,
     options: &RebuildOptions<'_>,
 ) -> Result<Arc<Model>> {
-    let path = layout.model(id);
-    if !path.is_dir() {
-        return Err(Error::invalid(format!(
-            "this database has no model {id}; `mopqdb models` lists those it has"
-        )));
-    }
-    let target = Model::open(Bundle::open(&path)?, options.threads)?;
+    let active = Arc::clone(&reader.snapshot().model);
+    let target = models::open_to_serve(files, layout, &active, id, options.threads)?;
     let record = reader.record();
     let fits = target.metric() == record.metric
         && target.rows() == record.rows

@@ -82,7 +82,7 @@ fn a_database_of_format_1_is_read_written_and_rebuilt() {
     let other = mopqdb::models(&path)
         .unwrap()
         .into_iter()
-        .find(|m| !m.active)
+        .find(|m| !m.active && !m.exact)
         .unwrap();
     db.rebuild(&mopqdb::RebuildOptions {
         model: Some(other.id),

@@ -3,8 +3,8 @@
 use crate::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 use mopqdb::scan::Scanner;
 use mopqdb::{
-    CreateOptions, Database, Metric, Options, Query, QueryOptions, Reader, RebuildOptions, models,
-    rebuild, register_model,
+    Bundle, CreateOptions, Database, Metric, ModelId, Options, PruneOptions, Query, QueryOptions,
+    Reader, RebuildOptions, find_model, models, prune, rebuild, register_model,
 };
 
 fn filled(path: &std::path::Path, random: &mut Random) -> (Database, Oracle, Vec<f32>) {
@@ -75,7 +75,7 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
     db.compact().unwrap();
     oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
     let listed = models(&path).unwrap();
-    assert_eq!(listed.len(), 2);
+    assert_eq!(listed.iter().filter(|m| !m.exact).count(), 2);
     assert_eq!(
         listed
             .iter()
@@ -225,15 +225,149 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     insert(&db, &mut oracle, 400..420);
     let queries = [vec![0.25; 12], vec![-0.5; 12]];
     oracle.check(ask(&db), &queries, Metric::Ip, model.bundle());
-    assert_eq!(models(&path).unwrap()[0].method, "opq");
+    let methods = || -> Vec<String> {
+        let models = models(&path).unwrap();
+        models.into_iter().map(|model| model.method).collect()
+    };
+    assert_eq!(methods(), ["exact", "opq"]);
     drop(db);
 
     // Once is enough; and what was learned is there again.
-    let db = Database::open(&path, asked).unwrap();
+    let db = Database::open(&path, asked.clone()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(db.model().id(), model.id());
-    assert_eq!(models(&path).unwrap().len(), 1);
+    assert_eq!(methods(), ["exact", "opq"]);
     oracle.check(ask(&db), &queries, Metric::Ip, model.bundle());
+
+    // Whoever goes back to exact answers is not overruled, now or after reopening.
+    db.rebuild(&to(ModelId::exact(model.encoder_id()))).unwrap();
+    let overruled = |db: &Database| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        oracle.check(ask(db), &queries, Metric::Ip, None);
+        db.model().quantizer().is_some()
+    };
+    assert!(!overruled(&db));
+    db.close().unwrap();
+    assert!(!overruled(&Database::open(&path, asked).unwrap()));
+}
+
+fn to(model: ModelId) -> RebuildOptions<'static> {
+    RebuildOptions {
+        model: Some(model),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
+    let dir = tempfile::tempdir().unwrap();
+    for metric in [Metric::Ip, Metric::L2] {
+        let path = dir.path().join(metric.name());
+        let mut random = Random::new(28);
+        let db = vectors(&path, 8, metric);
+        let mut oracle = Oracle::default();
+        let mut flat = Vec::new();
+        for n in 0..170 {
+            let vector = random.vector(8);
+            flat.extend_from_slice(&vector);
+            db.insert(&[put(&n.to_string(), &vector)]).unwrap();
+            oracle.put(&n.to_string(), vector);
+        }
+        let queries: Vec<_> = (0..5).map(|_| random.vector(8)).collect();
+        let exact = find_model(&path, "exact").unwrap();
+        assert_eq!(db.model().model_id(), exact);
+        assert_eq!(find_model(&path, &exact.short()).unwrap(), exact);
+        let listed = models(&path).unwrap();
+        assert_eq!(listed.len(), 1);
+        assert!(listed[0].exact && listed[0].active && listed[0].id == exact);
+        // It is not chosen unless it is named, and to switch to what is active does nothing.
+        let nothing = db.rebuild(&RebuildOptions::default()).unwrap_err();
+        assert!(nothing.to_string().contains("train"), "{nothing}");
+        db.rebuild(&to(exact)).unwrap();
+
+        let bundle = codebooks(
+            &dir.path().join("b"),
+            &flat,
+            8,
+            metric,
+            false,
+            metric as u64,
+        );
+        let model = register_model(&path, &bundle).unwrap();
+        db.rebuild(&to(model)).unwrap();
+        oracle.check(ask(&db), &queries, metric, Some(&bundle));
+        let reader = Reader::open(&path, Options::default()).unwrap();
+
+        // Rows in no segment yet come along.
+        for n in 170..190 {
+            let vector = random.vector(8);
+            db.insert(&[put(&n.to_string(), &vector)]).unwrap();
+            oracle.put(&n.to_string(), vector);
+        }
+        let back = db.rebuild(&to(exact)).unwrap();
+        assert_eq!((back.model, back.encoded), (exact, 0));
+        assert_eq!(db.model().id(), None, "a record names no model for it");
+        oracle.check(ask(&db), &queries, metric, None);
+        assert!(reader.refresh().unwrap());
+        oracle.check(|q, k| reader.query(q, k).unwrap(), &queries, metric, None);
+        let active: Vec<bool> = models(&path).unwrap().iter().map(|m| m.active).collect();
+        assert_eq!(active, [true, false]);
+        drop(db);
+        let db = Database::open(&path, small()).unwrap();
+        assert!(db.warnings().is_empty());
+        oracle.check(ask(&db), &queries, metric, None);
+
+        // The newest is the trained one, from exact as from anywhere; and back by a process without the lock.
+        assert_eq!(db.rebuild(&RebuildOptions::default()).unwrap().model, model);
+        oracle.check(ask(&db), &queries, metric, Some(&bundle));
+        assert_eq!(rebuild(&path, &to(exact)).unwrap().model, exact);
+        oracle.check(ask(&db), &queries, metric, None);
+        drop(db);
+        assert_eq!(rebuild(&path, &to(model)).unwrap().model, model);
+        assert_eq!(rebuild(&path, &to(exact)).unwrap().model, exact);
+        let pruned = prune(&path, &PruneOptions::default()).unwrap();
+        assert_eq!(pruned.models, [model]);
+        let db = Database::open(&path, small()).unwrap();
+        assert_eq!(db.rebuild(&to(exact)).unwrap().model, exact);
+        oracle.check(ask(&db), &queries, metric, None);
+        let unknown = db.rebuild(&to(model)).unwrap_err();
+        assert!(unknown.to_string().contains("mopqdb models"), "{unknown}");
+    }
+}
+
+#[test]
+fn a_bundle_that_does_not_fit_is_refused_with_what_to_do_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut random = Random::new(29);
+    let (db, _, flat) = filled(&path, &mut random);
+    let before = models(&path).unwrap().len();
+    let metric = codebooks(dir.path(), &flat, 8, Metric::L2, false, 1);
+    let wide = codebooks(dir.path(), &flat, 16, Metric::Ip, false, 2);
+    let texts = Bundle::open(mopqdb::bundle::tiny_bundle()).unwrap();
+    for (bundle, words) in [
+        (&metric, ["compares by l2", "create a database"]),
+        (&wide, ["vectors of 16", "mopqdb train"]),
+        (&texts, ["compares by cosine", "create a database"]),
+    ] {
+        let error = register_model(&path, bundle).unwrap_err().to_string();
+        assert!(words.iter().all(|words| error.contains(words)), "{error}");
+        assert!(
+            error.contains(&bundle.dir().display().to_string()),
+            "{error}"
+        );
+    }
+    let damaged = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 3);
+    let tensors = damaged.dir().join("tensors.safetensors");
+    let mut bytes = std::fs::read(&tensors).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::remove_file(&tensors).unwrap();
+    std::fs::write(&tensors, bytes).unwrap();
+    assert!(register_model(&path, &damaged).is_err());
+    assert_eq!(models(&path).unwrap().len(), before);
+    let left: Vec<_> = std::fs::read_dir(path.join("models")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    drop(db);
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl<'a> Measurer<'a> {
 
     /// Any model of the database.
     pub(super) fn other(&mut self, id: ModelId) -> Result<Measured> {
-        if self.snapshot.model().id() == Some(id) {
+        if self.snapshot.model().model_id() == id {
             return self.active();
         }
         let model = open_model(self.db, id, self.settings)?;
@@ -138,8 +138,8 @@ impl<'a> Measurer<'a> {
         };
         let manifest = model.bundle().map(|bundle| bundle.manifest());
         Ok(Measured {
-            id: model.id().map(|id| id.to_string()),
-            method: manifest.map_or_else(|| "exact".into(), |manifest| manifest.method.clone()),
+            id: Some(model.model_id().to_string()),
+            method: model.method().to_owned(),
             training: manifest.map_or(Value::Null, |manifest| manifest.training.clone()),
             course: model.id().map_or(Value::Null, |id| course(self.db, id)),
             active,
