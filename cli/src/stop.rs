@@ -1,6 +1,6 @@
 //! Ctrl-C: the work in hand is finished, then the program stops. A second one stops it at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -16,9 +16,18 @@ pub fn listen() {
     });
 }
 
-/// Ctrl-C is for the program that we wait for, which shares our terminal.
-pub fn leave_to_child() {
-    let _ = ctrlc::set_handler(|| {});
+static SIGNALS: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on signals are only counted, for whoever waits for another program and passes them on.
+pub fn count() {
+    let _ = ctrlc::set_handler(|| {
+        SIGNALS.fetch_add(1, Ordering::SeqCst);
+    });
+}
+
+/// How many signals were [counted](count).
+pub fn counted() -> usize {
+    SIGNALS.load(Ordering::SeqCst)
 }
 
 /// Set when the user has asked us to stop: for the engine to look at.

@@ -248,6 +248,12 @@ impl TrainConfig {
     pub fn check(&self) -> Result<()> {
         ensure!(self.dim > 0, "dim is 0; it must be at least 1");
         ensure!(
+            self.threads <= mopqdb::MAX_THREADS,
+            "threads is {}; it can be at most {}",
+            self.threads,
+            mopqdb::MAX_THREADS
+        );
+        ensure!(
             (1..=256).contains(&self.subspaces),
             "subspaces is {}; it must be 1 to 256",
             self.subspaces

@@ -1,7 +1,8 @@
 //! The `mopqdb-train` program: learns a new model of a database from pairs. `mopqdb train` runs it.
 
+use std::io::Read as _;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::Parser as _;
 use mopqdb_trainer::flags::Flags;
@@ -16,15 +17,17 @@ fn main() -> ExitCode {
     }
     let flags = Flags::parse();
     // The first Ctrl-C ends the run between two steps; the second ends the program.
-    let handler = || {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(1);
+    let signals = AtomicUsize::new(0);
+    let handler = move || {
+        if signals.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::process::exit(130);
         }
-        eprintln!("stopping after this step; the last whole epoch is kept");
+        stop();
     };
     if let Err(error) = ctrlc::set_handler(handler) {
         eprintln!("mopqdb-train: warning: Ctrl-C will not stop cleanly: {error}");
     }
+    stop_with_the_parent();
     match run(&flags, &STOP) {
         Ok(Ending::Model(done)) => {
             print(&flags, &done);
@@ -38,6 +41,32 @@ fn main() -> ExitCode {
             eprintln!("mopqdb-train: error: {error:#}");
             ExitCode::from(exit_code(&error))
         }
+    }
+}
+
+/// Ends the run between two steps.
+fn stop() {
+    if !STOP.swap(true, Ordering::Relaxed) {
+        eprintln!("stopping after this step; the last whole epoch is kept");
+    }
+}
+
+/// `mopqdb train` keeps the other end of our standard input, and says so in this variable. It closes it to stop us, and
+/// the system closes it if that process dies, however it dies.
+fn stop_with_the_parent() {
+    if std::env::var_os("MOPQDB_TRAIN_STOP_AT_EOF").is_none() {
+        return;
+    }
+    let watch = || {
+        // Nothing is ever written to it: this returns at its end.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        stop();
+    };
+    if let Err(error) = std::thread::Builder::new()
+        .name("parent".into())
+        .spawn(watch)
+    {
+        eprintln!("mopqdb-train: warning: it will not stop with mopqdb: {error}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use mopqdb::{Bundle, BundleWriter, Metric, Options, Reader, RowsKind};
@@ -69,7 +69,7 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
         (Some(joint), Some(origin)) => Some(Joint::new(origin, joint)?),
         _ => None,
     };
-    let (queries, asked) = questions.encode(flags, &config, &rows, &mut progress)?;
+    let (queries, asked) = questions.encode(flags, &config, &rows, &mut progress, stop)?;
     let validation = Questions {
         vectors: asked,
         answers: questions.valid.answers(),
@@ -258,6 +258,7 @@ impl Asked {
         config: &TrainConfig,
         rows: &Rows,
         progress: &mut Progress,
+        stop: &AtomicBool,
     ) -> Result<(Vec<f32>, Vec<f32>)> {
         if let Some(vectors) = &self.vectors {
             let of = |pairs: &Pairs, vectors: &[Vec<f32>]| -> Vec<f32> {
@@ -290,7 +291,13 @@ impl Asked {
                 "query",
                 &texts,
                 rows.corpus.hidden,
-                |some| Ok(model.encode_queries(some)?),
+                |some| {
+                    ensure!(
+                        !stop.load(Ordering::Relaxed),
+                        "stopped while the queries were encoded; the same command starts over"
+                    );
+                    Ok(model.encode_queries(some)?)
+                },
                 |_| (),
             )
         };

@@ -477,6 +477,40 @@ fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
     assert!(mopqdb::models(place.path("db")).unwrap().is_empty());
 }
 
+/// `mopqdb train` holds the other end of the pipe: it closes it for a signal, and the system does if it is killed.
+#[test]
+fn the_end_of_the_parent_stops_the_run_after_its_step() {
+    let place = vectors();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mopqdb-train"))
+        .arg(place.path("db"))
+        .args(["--dim", "8", "--subspaces", "4", "--codewords", "16"])
+        .args(["--batch", "40", "--warmup", "1"])
+        .args(INPUTS)
+        .args([
+            "--epochs",
+            "100000",
+            "--patience",
+            "100000",
+            "--run",
+            "here",
+        ])
+        .current_dir(place.dir.path())
+        .env("MOPQDB_TRAIN_STOP_AT_EOF", "1")
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(&place.path("here/run.jsonl"));
+    assert!(child.try_wait().unwrap().is_none());
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("stopping after this step"), "{said}");
+    assert!(said.contains("the same command goes on"), "{said}");
+    assert!(place.path("here/last.safetensors").exists());
+}
+
 fn wait_for(path: &Path) {
     let begin = std::time::Instant::now();
     while !path.exists() {

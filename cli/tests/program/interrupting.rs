@@ -2,7 +2,8 @@
 
 use crate::support::{program, run};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -134,4 +135,85 @@ fn a_creation_that_was_killed_does_not_stand_in_the_way_of_the_next() {
         killed > 0,
         "every creation was over before it could be killed"
     );
+}
+
+/// `mopqdb train` with a trainer beside it that notes its process id and then does this.
+fn training(dir: &Path, script: &str) -> (Child, u32) {
+    // Written by other processes: one that we had open for writing could not be run while another test forks.
+    let program = dir.join("mopqdb");
+    let wrote = |command: &mut Command| assert!(command.status().unwrap().success());
+    wrote(
+        Command::new("cp")
+            .arg(super::support::program())
+            .arg(&program),
+    );
+    let trainer = format!("#!/bin/sh\necho $$ > pid.new\nmv pid.new pid\n{script}\n");
+    wrote(
+        Command::new("sh")
+            .args([
+                "-c",
+                "printf %s \"$1\" > mopqdb-train; chmod +x mopqdb-train",
+            ])
+            .args(["sh", &trainer])
+            .current_dir(dir),
+    );
+    let child = Command::new(program)
+        .args(["train", "x.db", "--pairs", "pairs.tsv"])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait("the trainer starts", || dir.join("pid").exists());
+    let pid = std::fs::read_to_string(dir.join("pid")).unwrap();
+    (child, pid.trim().parse().unwrap())
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(10), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(name: &str, pid: u32) -> bool {
+    let kill = Command::new("kill")
+        .args([name, &pid.to_string()])
+        .stderr(Stdio::null())
+        .status();
+    kill.unwrap().success()
+}
+
+#[test]
+fn a_signal_to_train_stops_the_trainer_and_so_does_the_end_of_the_process() {
+    for name in ["-INT", "-TERM", "-KILL"] {
+        let dir = tempfile::tempdir().unwrap();
+        // It ends when its standard input does, as the trainer does after its step.
+        let obeys = "cat > /dev/null\ntouch stopped\nexit 1";
+        let (mut child, _) = training(dir.path(), obeys);
+        assert!(!dir.path().join("stopped").exists());
+        assert!(signal(name, child.id()));
+        wait("mopqdb ends", || child.try_wait().unwrap().is_some());
+        let code = child.wait().unwrap().code();
+        wait("the trainer stops", || dir.path().join("stopped").exists());
+        if name != "-KILL" {
+            assert_eq!(code, Some(1), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_trainer_that_does_not_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut child, trainer) = training(dir.path(), "exec sleep 60");
+    assert!(signal("-TERM", child.id()));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it waits for its trainer"
+    );
+    assert!(signal("-TERM", child.id()));
+    wait("mopqdb ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!signal("-0", trainer), "the trainer is gone");
 }

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use mopqdb::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 const NAME: &str = if cfg!(windows) {
     "mopqdb-train.exe"
@@ -19,20 +20,52 @@ const NAME: &str = if cfg!(windows) {
 /// Runs it with our terminal, and ends as it ends.
 pub(super) fn run(train: &Train, method: Option<Method>, settings: &Settings) -> Result<()> {
     let program = find()?;
-    stop::leave_to_child();
-    let status = Command::new(&program)
-        .args(arguments(train, method, settings))
-        .status()
+    let status = wait_for(&program, arguments(train, method, settings))
         .with_context(|| format!("running {}", program.display()))?;
     match status.code() {
         Some(0) => Ok(()),
         // It has said on stderr what went wrong; its codes are ours.
         Some(code) => Err(Child(u8::try_from(code).unwrap_or(1)).into()),
+        None if stop::counted() > 1 => Err(Child(130).into()),
         None => anyhow::bail!(
             "{} was killed; run the same command again to go on",
             program.display()
         ),
     }
+}
+
+/// Runs the trainer to its end. The first signal asks it to stop after its step, the second ends it.
+///
+/// It is asked by closing its standard input, not by a signal: a Ctrl-C of the terminal reaches it too, and a signal of
+/// ours on top would be its second. If this process is killed, the system closes the pipe, and the trainer stops.
+fn wait_for(program: &Path, arguments: Vec<OsString>) -> std::io::Result<ExitStatus> {
+    stop::count();
+    let mut command = Command::new(program);
+    // Whoever pipes pairs to the trainer needs its standard input for that.
+    if !arguments.iter().any(|argument| is_stdin(argument)) {
+        command
+            .stdin(Stdio::piped())
+            .env("MOPQDB_TRAIN_STOP_AT_EOF", "1");
+    }
+    let mut child = command.args(arguments).spawn()?;
+    let mut lifeline = child.stdin.take();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        match stop::counted() {
+            0 => {}
+            1 => drop(lifeline.take()),
+            _ => child.kill()?,
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_stdin(argument: &OsString) -> bool {
+    ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"]
+        .iter()
+        .any(|name| argument == name)
 }
 
 /// Beside this program, or on PATH, as git finds its commands.
