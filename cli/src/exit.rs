@@ -168,14 +168,17 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
         Error::OutcomeUnknown(_) => {
             Some("run the same command again: rows that are there already are not inserted twice")
         }
-        Error::Io { doing, source, .. } => match (*doing, source.kind()) {
-            ("opening the database" | "listing", ErrorKind::NotFound) => {
-                Some("`mopqdb create DB` makes one, `mopqdb insert DB FILE` makes and fills one")
-            }
-            (_, ErrorKind::StorageFull) => Some(
+        Error::NotFound { .. } => {
+            Some("`mopqdb create DB` makes one, `mopqdb insert DB FILE` makes and fills one")
+        }
+        Error::Locked { .. } => Some(
+            "one process writes at a time: try again when it has ended (`mopqdb insert --wait SECONDS` does), or stop it; query, get and all that only reads work meanwhile",
+        ),
+        Error::Io { source, .. } => match source.kind() {
+            ErrorKind::StorageFull => Some(
                 "free some space (`mopqdb prune DB` drops what is no longer wanted) and run it again",
             ),
-            (_, ErrorKind::PermissionDenied) => {
+            ErrorKind::PermissionDenied => {
                 Some("check who owns the directory; queries need to read it, inserts to write it")
             }
             _ => None,
@@ -217,7 +220,8 @@ mod tests {
             .unwrap_err();
         assert_eq!(code(&deep), CORRUPT);
         assert!(advice(&deep).unwrap().contains("repair"));
-        let missing = Error::io("opening", "f")(std::io::Error::from(ErrorKind::NotFound));
-        assert_eq!(in_words(&missing.into()), "f: opening: entity not found");
+        let missing = anyhow::Error::from(Error::NotFound { path: "f".into() });
+        assert_eq!(in_words(&missing), "f: not found");
+        assert!(advice(&missing).unwrap().contains("create"));
     }
 }

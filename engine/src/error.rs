@@ -43,8 +43,15 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
 
-    /// Another process holds the lock that this needs.
-    #[error("{} is locked by {holder}; stop it, or open a Reader", path.display())]
+    /// There is no database here.
+    #[error("{}: not found", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+
+    /// Another process holds the lock that this needs. A `Reader` needs none.
+    #[error("{} is locked by {holder}", path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,

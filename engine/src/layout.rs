@@ -3,6 +3,7 @@
 use crate::bundle::ModelId;
 use crate::error::{Error, Result};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The paths of a database.
@@ -19,8 +20,24 @@ impl Layout {
 
     /// Of a database that somebody may have made elsewhere: nothing in it may lead out of it. Files are looked at when
     /// they are opened, by [`Disk`](crate::files::Disk).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such directory.
     pub fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
         let layout = Self::new(dir);
+        match fs::metadata(&layout.dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(Error::NotFound { path: layout.dir });
+            }
+            Ok(found) if !found.is_dir() => {
+                return Err(Error::Incompatible {
+                    path: layout.dir,
+                    what: "a file; a mopqdb database is a directory".into(),
+                });
+            }
+            _ => {}
+        }
         let mut inside = vec![
             layout.lock(),
             layout.prepare_lock(),

@@ -70,10 +70,6 @@ impl Reader {
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
         let layout = Layout::existing(dir)?;
-        if !dir.is_dir() {
-            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(Error::io("opening the database", dir)(missing));
-        }
         let scanner = Arc::new(Scanner::new(options.threads)?);
         let (seen, snapshot) = read(&*files, &layout, &options, &scanner, None)?;
         Ok(Self(Arc::new(Inner {

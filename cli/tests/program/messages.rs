@@ -126,12 +126,27 @@ fn a_missing_database_and_a_directory_that_is_none_are_told_apart() {
         &["stats", "no.db"],
         &["get", "no.db", "k"],
         &["models", "no.db"],
+        &["keys", "no.db"],
+        &["seal", "no.db"],
+        &["compact", "no.db"],
+        &["delete", "no.db", "k"],
+        &["verify", "no.db"],
+        &["prune", "no.db"],
+        &["rebuild", "no.db"],
+        &["backup", "no.db", "copy.db"],
+        &["train", "no.db", "--method", "opq"],
     ] {
         said(
             &run(dir.path(), command).failed(1),
-            &["no.db", "`mopqdb create"],
+            &["no.db: not found\n", "`mopqdb create"],
         );
+        assert!(!dir.path().join("no.db").exists(), "{command:?} made one");
     }
+    std::fs::write(dir.path().join("file.db"), "").unwrap();
+    said(
+        &run(dir.path(), &["stats", "file.db"]).failed(1),
+        &["file.db: a file; a mopqdb database is a directory"],
+    );
     std::fs::create_dir(dir.path().join("photos")).unwrap();
     std::fs::write(dir.path().join("photos/cat.jpg"), "meow").unwrap();
     for command in [
@@ -235,7 +250,9 @@ fn a_locked_database_is_4_and_can_still_be_read() {
         &["insert", "x.db", "x.npy"],
         &["compact", "x.db"],
     ] {
-        said(&run(dir.path(), command).failed(4), &["locked by", "LOCK"]);
+        let message = run(dir.path(), command).failed(4);
+        said(&message, &["locked by", "LOCK", "--wait", "query"]);
+        assert!(!message.contains("Reader"), "{message}");
     }
     run(dir.path(), &["get", "x.db", "1"]).ok();
     run(
