@@ -103,6 +103,38 @@ pub enum QueryName {
     Soft,
 }
 
+// Ids hash these names. They are written out, so that renaming a variant does not change the id of a model on disk.
+
+impl ActivationName {
+    fn in_id(self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::Elu => "Elu",
+        }
+    }
+}
+
+impl SelectionName {
+    fn in_id(self) -> &'static str {
+        match self {
+            Self::L2 => "L2",
+            Self::Cosine => "Cosine",
+            Self::Product => "Product",
+            Self::Bilinear => "Bilinear",
+            Self::Keys => "Keys",
+        }
+    }
+}
+
+impl QueryName {
+    fn in_id(self) -> &'static str {
+        match self {
+            Self::Plain => "Plain",
+            Self::Soft => "Soft",
+        }
+    }
+}
+
 impl QuantizerSpec {
     /// What there is to say of a quantizer besides its numbers.
     pub fn of(quantizer: &Quantizer) -> Self {
@@ -237,9 +269,9 @@ impl Manifest {
         let tensors = self.file(TENSORS_FILE).map(|file| file.sha256.as_str());
         let hash = hash
             .maybe(tensors)
-            .field(format!("{:?}", spec.activation).as_bytes())
-            .field(format!("{:?}", spec.selection).as_bytes())
-            .field(format!("{:?}", spec.query).as_bytes())
+            .field(spec.activation.in_id().as_bytes())
+            .field(spec.selection.in_id().as_bytes())
+            .field(spec.query.in_id().as_bytes())
             .number(spec.temperature.map_or(0, |t| u64::from(t.to_bits())));
         ModelId(hash.finish())
     }

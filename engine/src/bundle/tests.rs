@@ -1,7 +1,8 @@
 //! What a bundle promises, on bundles without an encoder; those with one are tested with the encoder.
 
+use super::manifest::{ActivationName, QueryName, SelectionName};
 use super::*;
-use crate::encoder::EncoderSpec;
+use crate::encoder::{EncoderSpec, Pooling};
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::quantizer::{Activation, CodeShape, Codebook, Head, Quantizer, QueryMode, Selection};
@@ -95,6 +96,60 @@ fn the_id_is_of_the_content_not_of_the_place_or_the_story() {
             .model_id()
     };
     assert_eq!(write("one", 1), write("two", 2));
+}
+
+/// An id that changed would make every codes file of that model an orphan.
+#[test]
+fn ids_are_what_they_were_in_every_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut manifest = small(dir.path()).manifest().clone();
+    manifest.files[0].sha256 = "5a".repeat(32);
+    let mut found = Vec::new();
+    for activation in [ActivationName::None, ActivationName::Elu] {
+        for selection in [
+            SelectionName::L2,
+            SelectionName::Cosine,
+            SelectionName::Product,
+            SelectionName::Bilinear,
+            SelectionName::Keys,
+        ] {
+            for query in [QueryName::Plain, QueryName::Soft] {
+                let spec = manifest.quantizer.as_mut().unwrap();
+                (spec.activation, spec.selection, spec.query) = (activation, selection, query);
+                found.push(manifest.model_id().short());
+            }
+        }
+    }
+    assert_eq!(
+        found,
+        [
+            "bc1d473ae831",
+            "fc5193a5f003",
+            "fd7a16e35bbc",
+            "1725b3bab86e",
+            "ba8824e09bf0",
+            "2a5e1e95441b",
+            "736bf4256c6e",
+            "8dd1323e192d",
+            "c7e59ebd03c2",
+            "b9087aabcab4",
+            "0ca093fdc958",
+            "399005bc23cb",
+            "868080d76bf6",
+            "2abbaed14fdc",
+            "5c46ff2fde8e",
+            "580e2a292dab",
+            "4a9c66bf1909",
+            "9539e7e780be",
+            "1724ddc29d26",
+            "40d29252f68d"
+        ]
+    );
+    let metrics = [Metric::Ip, Metric::Cosine, Metric::L2];
+    let vectors = metrics.map(|metric| EncoderId::vectors(6, metric).short());
+    assert_eq!(vectors, ["1ed6446112c6", "4f07783176c9", "cc091782c1ee"]);
+    let poolings = [Pooling::Mean, Pooling::Cls, Pooling::None].map(|pooling| pooling.name());
+    assert_eq!(poolings, ["mean", "cls", "none"]);
 }
 
 #[test]
