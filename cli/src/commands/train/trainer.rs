@@ -42,7 +42,7 @@ fn wait_for(program: &Path, arguments: Vec<OsString>) -> std::io::Result<ExitSta
     stop::count();
     let mut command = Command::new(program);
     // Whoever pipes pairs to the trainer needs its standard input for that.
-    if !arguments.iter().any(|argument| is_stdin(argument)) {
+    if !arguments.iter().any(is_stdin) {
         command
             .stdin(Stdio::piped())
             .env("MOPQDB_TRAIN_STOP_AT_EOF", "1");
