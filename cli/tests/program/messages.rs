@@ -126,7 +126,6 @@ fn a_missing_database_and_a_directory_that_is_none_are_told_apart() {
         &["stats", "no.db"],
         &["get", "no.db", "k"],
         &["models", "no.db"],
-        &["keys", "no.db"],
         &["seal", "no.db"],
         &["compact", "no.db"],
         &["delete", "no.db", "k"],
