@@ -1,6 +1,8 @@
 //! Progress on stderr, on a terminal only: how far, how fast, how long still.
 
+use crate::stop;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mopqdb::Watch;
 use std::time::Duration;
 
 /// A bar that nobody sees where stderr is not a terminal.
@@ -44,6 +46,17 @@ impl Progress {
     pub fn set_of(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
+    }
+
+    /// Shows on this bar how far the engine's work has come, and stops it when the user asks for that.
+    pub fn watch(&self) -> Watch {
+        let bar = self.bar.clone();
+        Watch::new()
+            .on_progress(move |now| {
+                bar.set_length(now.total);
+                bar.set_position(now.done);
+            })
+            .stop_when(stop::flag())
     }
 
     /// What stands behind the numbers.

@@ -11,6 +11,7 @@ use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
 use crate::rebuild::{self, RebuildOptions};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use crate::watch::Watch;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -160,7 +161,7 @@ pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<F
     }
     let mut options = LearnOptions::automatic(snapshot.model().dim());
     options.pq.threads = store.options.threads;
-    options.pq.stop = Some(Arc::clone(stop));
+    options.pq.watch = Watch::new().stop_when(Arc::clone(stop));
     options.memory_limit = store.options.memory_limit;
     let learned = learn(&snapshot, &options)?;
     drop(snapshot);
@@ -179,7 +180,7 @@ pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<F
             model: Some(id),
             threads: store.options.threads,
             memory_limit: store.options.memory_limit,
-            stop: Some(stop),
+            watch: Watch::new().stop_when(Arc::clone(stop)),
             ..RebuildOptions::default()
         },
     )?;

@@ -50,6 +50,7 @@ pub mod vectors;
 mod verify;
 mod version;
 mod versions;
+mod watch;
 
 /// What [`versions`] is made of.
 mod sync {
@@ -69,7 +70,7 @@ pub use models::{EXACT, ModelInfo, find_model, models, open_model, register_mode
 pub use options::{CreateOptions, Options};
 pub use prune::{PruneOptions, Pruned, prune};
 pub use reader::Reader;
-pub use rebuild::{Progress, RebuildOptions, Rebuilt, rebuild};
+pub use rebuild::{RebuildOptions, Rebuilt, rebuild};
 pub use repair::{RepairOptions, Repaired, repair};
 pub use row::{Filter, Hit, Inserted, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row, Value};
 pub use salvage::{RowsRead, read_rows};
@@ -79,3 +80,4 @@ pub use store::Compacted;
 pub use threads::MAX_THREADS;
 pub use verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
 pub use version::RowsKind;
+pub use watch::{Progress, Watch};

@@ -123,7 +123,7 @@ fn options(config: &TrainConfig) -> TrainPq {
         sample: config.quantizer_sample,
         seed: config.seed,
         threads: config.threads,
-        stop: None,
+        watch: mopqdb::Watch::new(),
     }
 }
 

@@ -45,15 +45,12 @@ impl Rebuild {
             .map(|prefix| mopqdb::find_model(&self.db, prefix))
             .transpose()?;
         let progress = Progress::new("rebuilding", "rows", Some(0));
-        let show = |done: mopqdb::Progress| progress.set_of(done.rows, done.total);
-        let stop = stop::flag();
         let options = RebuildOptions {
             model,
             threads: settings.threads,
             memory_limit: settings.memory_limit,
             wait: Duration::from_secs(self.wait),
-            progress: Some(&show),
-            stop: Some(&stop),
+            watch: progress.watch(),
         };
         let started = Instant::now();
         let rebuilt = mopqdb::rebuild(&self.db, &options)?;

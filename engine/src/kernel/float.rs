@@ -14,6 +14,14 @@ const ROWS: usize = 4;
 /// `offset + sum` for N inputs, given as (inputs, N), and LANES outputs.
 #[inline(always)]
 fn sums<const N: usize>(offsets: &Lanes, columns: &[Lanes], x: &[[f32; N]]) -> [Lanes; N] {
+    #[cfg(all(unoptimised, target_arch = "x86_64", not(miri)))]
+    if let Some(four) = as_four(x)
+        && super::fused::is_available()
+    {
+        // SAFETY: as just found.
+        let four = unsafe { super::fused::sums(offsets, columns, four) };
+        return std::array::from_fn(|r| four[r]);
+    }
     let mut sums = [*offsets; N];
     for (x, column) in x.iter().zip(columns) {
         for r in 0..N {
@@ -23,6 +31,12 @@ fn sums<const N: usize>(offsets: &Lanes, columns: &[Lanes], x: &[[f32; N]]) -> [
         }
     }
     sums
+}
+
+/// The same inputs, if they come four at a time.
+#[cfg(all(unoptimised, target_arch = "x86_64", not(miri)))]
+fn as_four<const N: usize>(x: &[[f32; N]]) -> Option<&[[f32; 4]]> {
+    (N == 4).then(|| bytemuck::cast_slice(x.as_flattened()))
 }
 
 /// N rows, `stride` apart, as (inputs, N).

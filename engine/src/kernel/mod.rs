@@ -24,6 +24,8 @@ mod filter;
 #[cfg(test)]
 mod filter_tests;
 mod float;
+#[cfg(all(any(unoptimised, test), target_arch = "x86_64", not(miri)))]
+mod fused;
 mod lanes;
 mod level;
 mod looks;

@@ -13,6 +13,7 @@ mod codebook;
 mod fixed;
 mod head;
 mod kmeans;
+mod linalg;
 mod model;
 mod opq;
 mod pq;

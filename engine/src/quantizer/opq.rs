@@ -6,12 +6,12 @@
 
 use super::codebook::Codebook;
 use super::kmeans::{KMeans, Machine};
+use super::linalg::{nearest_rotation, symmetric_eigen};
 use super::model::Quantizer;
 use super::pq::{Setup, TrainPq, Trained, slices};
 use crate::error::{Error, Result};
 use crate::kernel::Columns;
 use crate::metric::Metric;
-use faer::Mat;
 
 /// Steps of k-means before the rotation first moves, and after it has come to rest.
 const SETTLING_STEPS: usize = 10;
@@ -27,7 +27,7 @@ pub fn train_opq(
     let setup = Setup::new(vectors, dim, options)?;
     let (machine, rows) = (&setup.machine, &setup.rows);
     let n = rows.len() / dim;
-    let mut rotation = balanced_axes(machine, rows, dim, options.subspaces)?;
+    let mut rotation = balanced_axes(machine, rows, dim, options.subspaces);
     let mut rotated = rotate(machine, rows, dim, &rotation);
     let mut subspaces: Vec<KMeans> = (0..options.subspaces)
         .map(|m| {
@@ -40,9 +40,10 @@ pub fn train_opq(
             )
         })
         .collect();
+    let steps = options.iterations + 2 * SETTLING_STEPS;
     let mut distortions = Vec::new();
     let mut step = |subspaces: &mut [KMeans], rotated: &[f32]| {
-        options.check_stop()?;
+        options.begin_step(distortions.len(), steps)?;
         let mut total = 0.0;
         for (m, means) in subspaces.iter_mut().enumerate() {
             total += means
@@ -56,7 +57,7 @@ pub fn train_opq(
         step(&mut subspaces, &rotated)?;
     }
     for _ in 0..options.iterations {
-        rotation = best_rotation(machine, rows, dim, &subspaces, setup.sub_dim)?;
+        rotation = best_rotation(machine, rows, &rotation, &subspaces, (dim, setup.sub_dim));
         rotated = rotate(machine, rows, dim, &rotation);
         subspaces.iter_mut().for_each(KMeans::forget_rows);
         step(&mut subspaces, &rotated)?;
@@ -64,6 +65,7 @@ pub fn train_opq(
     for _ in 0..SETTLING_STEPS {
         step(&mut subspaces, &rotated)?;
     }
+    options.begin_step(steps, steps)?;
     let values = subspaces
         .into_iter()
         .flat_map(|means| means.centroids)
@@ -108,10 +110,10 @@ fn rotate(machine: &Machine, rows: &[f32], dim: usize, rotation: &[f32]) -> Vec<
 fn best_rotation(
     machine: &Machine,
     rows: &[f32],
-    dim: usize,
+    before: &[f32],
     subspaces: &[KMeans],
-    sub_dim: usize,
-) -> Result<Vec<f32>> {
+    (dim, sub_dim): (usize, usize),
+) -> Vec<f32> {
     // X^T Y, a subspace at a time: the sum over its codewords c of (sum of the rows with code c) c^T. Adding up
     // rows by code costs n dim for each subspace; multiplying X^T by Y would cost n dim sub_dim.
     let blocks = machine.map(subspaces.len(), |m| {
@@ -136,28 +138,15 @@ fn best_rotation(
         }
         block
     });
-    let product = Mat::from_fn(dim, dim, |i, j| {
-        blocks[j / sub_dim][i * sub_dim + j % sub_dim]
-    });
-    let svd = product
-        .svd()
-        .map_err(|e| Error::invalid(format!("the rotation has no SVD: {e:?}")))?;
-    let rotation = svd.U() * svd.V().transpose();
-    Ok(row_major(dim, |i, j| rotation[(i, j)]))
+    let product: Vec<f64> = (0..dim * dim)
+        .map(|at| blocks[at % dim / sub_dim][at / dim * sub_dim + at % dim % sub_dim])
+        .collect();
+    nearest_rotation(machine, &product, before, dim)
 }
 
 /// Principal axes, each given in order of variance to the subspace whose product of variances is smallest so far.
-fn balanced_axes(
-    machine: &Machine,
-    rows: &[f32],
-    dim: usize,
-    subspaces: usize,
-) -> Result<Vec<f32>> {
-    let covariance = covariance(machine, rows, dim);
-    let eigen = Mat::from_fn(dim, dim, |i, j| covariance[i * dim + j])
-        .self_adjoint_eigen(faer::Side::Lower)
-        .map_err(|e| Error::invalid(format!("the covariance has no eigenvectors: {e:?}")))?;
-    let variances: Vec<f64> = eigen.S().column_vector().iter().copied().collect();
+fn balanced_axes(machine: &Machine, rows: &[f32], dim: usize, subspaces: usize) -> Vec<f32> {
+    let (variances, vectors) = symmetric_eigen(&covariance(machine, rows, dim), dim);
     let mut axes: Vec<usize> = (0..dim).collect();
     axes.sort_by(|&a, &b| variances[b].total_cmp(&variances[a]));
     let sub_dim = dim / subspaces;
@@ -174,12 +163,8 @@ fn balanced_axes(
         places[m].push(axis);
     }
     let order = places.concat();
-    Ok(row_major(dim, |i, j| eigen.U()[(i, order[j])]))
-}
-
-fn row_major(dim: usize, cell: impl Fn(usize, usize) -> f64) -> Vec<f32> {
     (0..dim * dim)
-        .map(|at| cell(at / dim, at % dim) as f32)
+        .map(|at| vectors[order[at % dim] * dim + at / dim] as f32)
         .collect()
 }
 

@@ -10,8 +10,7 @@ use crate::kernel::pool::Pool;
 use crate::kernel::random::Random;
 use crate::metric::Metric;
 use crate::threads;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::watch::Watch;
 
 /// How [`train_pq`] and [`train_opq`](super::train_opq) train.
 #[derive(Debug, Clone)]
@@ -29,8 +28,8 @@ pub struct TrainPq {
     pub seed: u64,
     /// Threads; 0 means one for each core.
     pub threads: usize,
-    /// Set by somebody else to stop: training ends with an error after the step at hand.
-    pub stop: Option<Arc<AtomicBool>>,
+    /// Counts steps. Where it stops the training, the step at hand is finished first.
+    pub watch: Watch,
 }
 
 impl Default for TrainPq {
@@ -42,20 +41,19 @@ impl Default for TrainPq {
             sample: 65_536,
             seed: 42,
             threads: 0,
-            stop: None,
+            watch: Watch::new(),
         }
     }
 }
 
 impl TrainPq {
-    /// An error, once somebody wants to stop.
-    pub(super) fn check_stop(&self) -> Result<()> {
-        match &self.stop {
-            Some(stop) if stop.load(Ordering::Relaxed) => {
-                Err(Error::invalid("stopped; nothing was changed"))
-            }
-            _ => Ok(()),
+    /// Reports that a step begins. An error, once somebody wants to stop.
+    pub(super) fn begin_step(&self, done: usize, total: usize) -> Result<()> {
+        if self.watch.is_stopped() {
+            return Err(Error::invalid("stopped; nothing was changed"));
         }
+        self.watch.report(done as u64, total as u64);
+        Ok(())
     }
 }
 
@@ -87,7 +85,8 @@ pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) 
         );
         let mut course = Vec::new();
         while course.len() < options.iterations {
-            options.check_stop()?;
+            let steps = m * options.iterations + course.len();
+            options.begin_step(steps, options.subspaces * options.iterations)?;
             let (distortion, changed) = means.step(&setup.machine, &slices);
             course.push(distortion / n as f64);
             if !changed && course.len() > 1 {
@@ -97,6 +96,8 @@ pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) 
         courses.push(course);
         values.extend_from_slice(&means.centroids);
     }
+    let all = options.subspaces * options.iterations;
+    options.begin_step(all, all)?;
     // A subspace that came to rest early counts with its last error from then on.
     let steps = courses.iter().map(Vec::len).max().unwrap_or(0);
     let distortions = (0..steps)

@@ -3,6 +3,9 @@
 use super::*;
 use crate::kernel::random::Random;
 use crate::metric::Metric;
+use crate::watch::Watch;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Clustered rows whose dimensions are correlated, so that a rotation helps.
 fn correlated(seed: u64, rows: usize, dim: usize) -> Vec<f32> {
@@ -171,5 +174,34 @@ fn what_can_not_be_trained_on_is_refused() {
         assert!(train(&good, 8, Metric::Ip, &options(2, 300, 5)).is_err());
         assert!(train(&good, 8, Metric::Ip, &options(2, 16, 0)).is_err());
         assert!(train(&good[1..], 8, Metric::Ip, &options(2, 16, 5)).is_err());
+    }
+}
+
+#[test]
+fn training_reports_its_steps_and_stops_when_asked() {
+    for train in [train_pq, train_opq] {
+        let rows = correlated(5, 300, 8);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = Arc::clone(&told);
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut options = options(4, 16, 5);
+        options.watch = Watch::new()
+            .on_progress(move |now| tell.lock().unwrap().push((now.done, now.total)))
+            .stop_when(Arc::clone(&stop));
+        train(&rows, 8, Metric::Ip, &options).unwrap();
+        let steps = std::mem::take(&mut *told.lock().unwrap());
+        assert!(steps.is_sorted() && steps.len() > 5, "{steps:?}");
+        assert!(steps.last().is_some_and(|(done, total)| done == total));
+        // Asked for in the middle of the work: the next step does not begin.
+        let (tell, asked) = (Arc::clone(&told), Arc::clone(&stop));
+        options.watch = Watch::new()
+            .on_progress(move |now| {
+                tell.lock().unwrap().push((now.done, now.total));
+                asked.store(now.done >= 2, Ordering::SeqCst);
+            })
+            .stop_when(stop);
+        let error = train(&rows, 8, Metric::Ip, &options).unwrap_err();
+        assert!(error.to_string().contains("stopped"), "{error}");
+        assert_eq!(told.lock().unwrap().len(), 3);
     }
 }

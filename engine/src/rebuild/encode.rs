@@ -37,7 +37,7 @@ pub(crate) fn encode_segment(
     out: &Path,
     view: &SegmentView,
     target: &Model,
-    options: &RebuildOptions<'_>,
+    options: &RebuildOptions,
     done: &mut dyn FnMut(u64),
 ) -> Result<Encoded> {
     let mut encoded = Encoded::default();
@@ -192,7 +192,7 @@ fn encode_texts(
     out: &Path,
     view: &SegmentView,
     target: &Model,
-    options: &RebuildOptions<'_>,
+    options: &RebuildOptions,
 ) -> Result<u64> {
     let rows = &view.sealed.rows;
     let meta = VecsMeta {

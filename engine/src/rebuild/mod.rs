@@ -22,16 +22,16 @@ use crate::layout::Layout;
 use crate::manifest;
 use crate::options::Options;
 use crate::store::Store;
+use crate::watch::Watch;
 use ready::Ready;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How a rebuild is done.
-#[derive(Clone, Copy)]
-pub struct RebuildOptions<'a> {
+#[derive(Debug, Clone)]
+pub struct RebuildOptions {
     /// The model to switch to; the newest one if none is given. An older one rolls back, and
     /// [`ModelId::exact`] ends all approximation.
     pub model: Option<ModelId>,
@@ -41,13 +41,11 @@ pub struct RebuildOptions<'a> {
     pub memory_limit: usize,
     /// How long to wait for the writing process to commit, where another one has the lock.
     pub wait: Duration,
-    /// Told how far it is, now and then.
-    pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
-    /// Set by somebody else to stop: the staged files stay.
-    pub stop: Option<&'a AtomicBool>,
+    /// Counts rows that have their new codes. Where it stops the rebuild, the staged files stay.
+    pub watch: Watch,
 }
 
-impl Default for RebuildOptions<'_> {
+impl Default for RebuildOptions {
     fn default() -> Self {
         let options = Options::default();
         Self {
@@ -55,40 +53,21 @@ impl Default for RebuildOptions<'_> {
             threads: 0,
             memory_limit: options.memory_limit,
             wait: Duration::from_secs(60),
-            progress: None,
-            stop: None,
+            watch: Watch::new(),
         }
     }
 }
 
-impl std::fmt::Debug for RebuildOptions<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RebuildOptions")
-            .field("model", &self.model)
-            .field("threads", &self.threads)
-            .finish_non_exhaustive()
-    }
-}
-
-impl RebuildOptions<'_> {
+impl RebuildOptions {
     /// An error, once somebody wants to stop.
     fn check_stop(&self) -> Result<()> {
-        match self.stop {
-            Some(stop) if stop.load(Ordering::Relaxed) => Err(Error::invalid(
+        if self.watch.is_stopped() {
+            return Err(Error::invalid(
                 "stopped; what was prepared is kept, `mopqdb rebuild` goes on from it",
-            )),
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
-}
-
-/// How far a rebuild is.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// Rows that have their new codes.
-    pub rows: u64,
-    /// Rows in all.
-    pub total: u64,
 }
 
 /// What a rebuild did.
@@ -105,7 +84,7 @@ pub struct Rebuilt {
 }
 
 /// Switches a database to another model: prepares, then commits, or sees the writing process commit.
-pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
+pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions) -> Result<Rebuilt> {
     let layout = Layout::existing(dir.as_ref())?;
     let files: Arc<dyn Files> = Arc::new(Disk::default());
     let open = || {
@@ -147,7 +126,7 @@ pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions<'_>) -> Result<Re
 fn wait_for_commit(
     layout: &Layout,
     ready: &Ready,
-    options: &RebuildOptions<'_>,
+    options: &RebuildOptions,
     holder: String,
     lock: &Path,
 ) -> Result<()> {
@@ -186,13 +165,13 @@ fn wait_for_commit(
 
 impl Database {
     /// Switches this database to another model, from within the process that has it open.
-    pub fn rebuild(&self, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
+    pub fn rebuild(&self, options: &RebuildOptions) -> Result<Rebuilt> {
         rebuild_store(&self.store, options)
     }
 }
 
 /// Switches an open database to another model.
-pub(crate) fn rebuild_store(store: &Store, options: &RebuildOptions<'_>) -> Result<Rebuilt> {
+pub(crate) fn rebuild_store(store: &Store, options: &RebuildOptions) -> Result<Rebuilt> {
     let seal = || store.seal().map(drop);
     let (ready, rebuilt) = prepare::prepare(&store.files, &store.layout, options, seal)?;
     if let Some(ready) = ready {

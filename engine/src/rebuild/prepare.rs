@@ -2,7 +2,7 @@
 
 use super::encode::encode_segment;
 use super::ready::Ready;
-use super::{Progress, RebuildOptions, Rebuilt};
+use super::{RebuildOptions, Rebuilt};
 use crate::bundle::ModelId;
 use crate::error::{Error, Result};
 use crate::files::Files;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(super) fn prepare(
     files: &Arc<dyn Files>,
     layout: &Layout,
-    options: &RebuildOptions<'_>,
+    options: &RebuildOptions,
     seal: impl FnOnce() -> Result<()>,
 ) -> Result<(Option<Ready>, Rebuilt)> {
     let reader = Reader::open_on(
@@ -98,9 +98,7 @@ pub(super) fn prepare(
                 options,
                 &mut |done| {
                     rows += done;
-                    if let Some(progress) = options.progress {
-                        progress(Progress { rows, total });
-                    }
+                    options.watch.report(rows, total);
                 },
             )?;
             rebuilt.rows += encoded.rows;
@@ -135,7 +133,7 @@ fn open_target(
     layout: &Layout,
     id: ModelId,
     reader: &Reader,
-    options: &RebuildOptions<'_>,
+    options: &RebuildOptions,
 ) -> Result<Arc<Model>> {
     let active = Arc::clone(&reader.snapshot().model);
     let target = models::open_to_serve(files, layout, &active, id, options.threads)?;

@@ -4,8 +4,9 @@ use crate::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 use mopqdb::scan::Scanner;
 use mopqdb::{
     Bundle, CreateOptions, Database, Metric, ModelId, Options, PruneOptions, Query, QueryOptions,
-    Reader, RebuildOptions, find_model, models, prune, rebuild, register_model,
+    Reader, RebuildOptions, Watch, find_model, models, prune, rebuild, register_model,
 };
+use std::sync::{Arc, Mutex};
 
 fn filled(path: &std::path::Path, random: &mut Random) -> (Database, Oracle, Vec<f32>) {
     let db = vectors(path, 8, Metric::Ip);
@@ -251,7 +252,7 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     assert!(!overruled(&Database::open(&path, asked).unwrap()));
 }
 
-fn to(model: ModelId) -> RebuildOptions<'static> {
+fn to(model: ModelId) -> RebuildOptions {
     RebuildOptions {
         model: Some(model),
         ..Default::default()
@@ -385,10 +386,10 @@ fn rows_that_are_in_no_segment_yet_are_counted_and_told_too() {
         }
         assert_eq!(db.stats().unwrap().tail_rows, 90);
         register_model(&path, &model).unwrap();
-        let told = std::sync::Mutex::new(Vec::new());
-        let progress = |p: mopqdb::Progress| told.lock().unwrap().push((p.rows, p.total));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = Arc::clone(&told);
         let options = RebuildOptions {
-            progress: Some(&progress),
+            watch: Watch::new().on_progress(move |p| tell.lock().unwrap().push((p.done, p.total))),
             ..Default::default()
         };
         let done = if open {

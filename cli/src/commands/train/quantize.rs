@@ -30,10 +30,9 @@ pub(super) fn train(
     let started = Instant::now();
     let snapshot = Reader::open(db, settings.options())?.snapshot();
     options.pq.threads = settings.threads;
-    options.pq.stop = Some(stop::flag());
     options.memory_limit = settings.memory_limit;
-    let progress = Progress::new("training a quantizer over", "rows", None);
-    progress.set(snapshot.rows());
+    let progress = Progress::new("training a quantizer", "steps", Some(0));
+    options.pq.watch = progress.watch();
     let learned = learn(&snapshot, &options)?;
     drop(progress);
 
