@@ -175,8 +175,8 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
             "one process writes at a time: try again when it has ended (`mopqdb insert --wait SECONDS` does), or stop it; query, get and all that only reads work meanwhile",
         ),
         Error::Io { source, .. } => match source.kind() {
-            ErrorKind::StorageFull => Some(
-                "free some space (`mopqdb prune DB` drops what is no longer wanted) and run it again",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(
+                "free some space and run it again: `mopqdb prune DB` drops models that are not used, `mopqdb delete DB KEY` and then `mopqdb compact DB` drop rows; they work on a full disk",
             ),
             ErrorKind::PermissionDenied => {
                 Some("check who owns the directory; queries need to read it, inserts to write it")

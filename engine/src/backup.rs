@@ -1,153 +1,450 @@
 //! A consistent copy of a live database, taken as a reader.
+//!
+//! The copy is marked as unfinished (see [`creation`](crate::creation)) until all of it is durable. Bytes are copied, so
+//! that damage to one is no damage to the other. Equal files of the models of a copy are one file, as in a database.
 
+use crate::bundle::{MANIFEST_FILE, Manifest, ModelId};
 use crate::catalog::Catalog;
+use crate::creation::{Creation, Making};
 use crate::error::{Error, Result};
 use crate::files::{self, Disk, Files};
-use crate::layout::Layout;
+use crate::layout::{Layout, RECORDS};
 use crate::log;
 use crate::manifest;
+use crate::models::REGISTERED_FILE;
 use crate::recover;
 use crate::sealed::{codes_path, vecs_path};
 use crate::segment::FileName;
+use crate::segment::mmap::Mapping;
 use crate::version::{RowsKind, VersionRecord};
-use crate::{Bundle, Options};
+use crate::{Model, Options};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+/// What is copied, and how.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct BackupOptions {
+    /// Leave out the models that are not active, with their codes and vectors, and the records of training.
+    pub active_only: bool,
+    /// Share immutable files with the database by hard links, where the file system can. Such a copy takes little room
+    /// and no time, and is no protection from a failing disk: both have the same bytes.
+    pub link: bool,
+}
+
+impl BackupOptions {
+    /// Leaves out models that are not active, with their codes and vectors, and the records of training.
+    #[must_use]
+    pub fn active_only(mut self, active_only: bool) -> Self {
+        self.active_only = active_only;
+        self
+    }
+
+    /// Shares immutable files with the database by hard links.
+    #[must_use]
+    pub fn link(mut self, link: bool) -> Self {
+        self.link = link;
+        self
+    }
+}
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Backup {
-    /// Files.
+    /// Files of the copy.
     pub files: u64,
-    /// Bytes.
+    /// Bytes that were written for them.
     pub bytes: u64,
+    /// Files among them that are hard links: to a file of the database, or to an equal one in the copy.
+    pub linked: u64,
 }
 
 /// Copies a database as it is now to a directory that is missing or empty, while others query and write it. The copy is
-/// a database of its own: everything acknowledged before the call is in it.
+/// a database of its own, with every row and deletion acknowledged before the call, every registered model, and the
+/// records of training. What recovery put aside in `orphans/` and a rebuild in progress are left out.
+///
+/// If it fails, or the process is stopped, the next call with this destination starts over; until then the destination
+/// is refused by everything that opens a database.
+///
+/// # Errors
+///
+/// [`Error::Invalid`] if the destination is in use, or one of the two directories is inside the other.
 pub fn backup(dir: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup> {
-    backup_on(&Disk::default(), dir.as_ref(), dest.as_ref())
+    backup_with(dir, dest, &BackupOptions::default())
+}
+
+/// Copies what the options ask for; see [`backup`].
+pub fn backup_with(
+    dir: impl AsRef<Path>,
+    dest: impl AsRef<Path>,
+    options: &BackupOptions,
+) -> Result<Backup> {
+    backup_on(&Disk::default(), dir.as_ref(), dest.as_ref(), options)
 }
 
 /// The same on another [`Files`]: for tests.
-pub fn backup_on(disk: &dyn Files, dir: &Path, dest: &Path) -> Result<Backup> {
+pub fn backup_on(
+    files: &dyn Files,
+    dir: &Path,
+    dest: &Path,
+    options: &BackupOptions,
+) -> Result<Backup> {
     let from = Layout::existing(dir)?;
+    // Not a database: say so before anything is written.
+    manifest::newest(files, from.dir())?;
+    refuse_overlap(dir, dest)?;
     let to = Layout::new(dest);
-    if to.dir().exists()
-        && !disk
-            .list(to.dir())
-            .map_err(Error::io("listing", to.dir()))?
-            .is_empty()
-    {
-        return Err(Error::invalid(format!(
-            "{} is not empty; choose another directory",
-            to.dir().display()
-        )));
+    let creation = Creation::begin(files, &to, Making::Copy)?;
+    match copy_settled(files, &from, &to, &creation, options) {
+        Ok(done) => {
+            // The copy is whole and durable. A marker that stays is removed by its first writer.
+            if let Err(e) = creation.finish(files, &to) {
+                tracing::warn!("{}: {e}", to.dir().display());
+            }
+            Ok(done)
+        }
+        Err(e) => {
+            creation.abandon(files, &to);
+            Err(e)
+        }
     }
+}
+
+/// Refuses a copy inside its own database, which would copy itself, and a database inside its own copy.
+fn refuse_overlap(dir: &Path, dest: &Path) -> Result<()> {
+    let from = dir.canonicalize().map_err(Error::io("opening", dir))?;
+    let to = resolve(dest)?;
+    let how = if to == from {
+        "is the database itself"
+    } else if to.starts_with(&from) {
+        "is inside the database"
+    } else if from.starts_with(&to) {
+        "has the database in it"
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid(format!(
+        "{} {how}; choose another directory",
+        dest.display()
+    )))
+}
+
+/// Where a path leads, which may not exist yet: without links and `..`.
+fn resolve(path: &Path) -> Result<PathBuf> {
+    let here = Path::new(".");
+    let mut resolved = here.canonicalize().map_err(Error::io("opening", here))?;
+    for part in path.components() {
+        match part {
+            Component::ParentDir if !resolved.exists() => {
+                return Err(Error::invalid(format!(
+                    "{} goes through {}, which does not exist",
+                    path.display(),
+                    resolved.display()
+                )));
+            }
+            Component::ParentDir => drop(resolved.pop()),
+            part => resolved.push(part),
+        }
+        // Step by step: `..` leaves the directory that a link leads to, not the one that it is in.
+        resolved = resolved.canonicalize().unwrap_or(resolved);
+    }
+    Ok(resolved)
+}
+
+/// Copies until no other version was committed meanwhile.
+fn copy_settled(
+    files: &dyn Files,
+    from: &Layout,
+    to: &Layout,
+    creation: &Creation,
+    options: &BackupOptions,
+) -> Result<Backup> {
     // The writer may retire files under our hands: what was copied of that version is dropped, and we begin again.
     for _ in 0..20 {
-        let record = manifest::newest(disk, from.dir())?;
-        match copy(disk, &from, &to, &record) {
-            Ok(Some(done)) => return Ok(done),
-            Ok(None) => {}
-            Err(Error::Io { source, .. })
-                if source.kind() == io::ErrorKind::NotFound
-                    && manifest::newest(disk, from.dir())?.generation != record.generation => {}
+        let record = manifest::newest(files, from.dir())?;
+        let mut copy = Copying {
+            files,
+            from,
+            to,
+            record: &record,
+            options,
+            done: Backup::default(),
+            contents: HashMap::new(),
+        };
+        match copy.run() {
+            Ok(true) => return Ok(copy.done),
+            Ok(false) => {}
+            Err(e) if is_not_found(&e) && copy.is_outdated()? => {}
             Err(e) => return Err(e),
         }
-        disk.remove_dir(to.dir())
-            .map_err(Error::io("removing", to.dir()))?;
+        creation.restart(files, to)?;
     }
     Err(Error::invalid(
         "the database changed faster than it could be copied; try again",
     ))
 }
 
-/// None if the writer has moved on to another version before its logs were copied.
-fn copy(
-    disk: &dyn Files,
-    from: &Layout,
-    to: &Layout,
-    record: &VersionRecord,
-) -> Result<Option<Backup>> {
-    let mut done = Backup::default();
-    for directory in to.directories() {
-        disk.create_dir(&directory)
-            .map_err(Error::io("creating", &directory))?;
-    }
-    // A log that is retired is missed by nobody who lists what is there. Its rows are then in a segment of a newer version:
-    // so the logs come first, and are believed if the version is still the newest. Its segments have names, and one that
-    // is retired before it is copied is missed.
-    for id in recover::live_logs(disk, from, record)? {
-        let path = from.logs().join(log::name(id));
-        let bytes = disk.read(&path).map_err(Error::io("reading", &path))?;
-        // Up to the last whole record: what follows is being written, and was acknowledged to nobody.
-        let whole = log::read(&path, id, &bytes, 0)?.end as usize;
-        if whole == 0 {
-            continue;
-        }
-        let target = to.logs().join(log::name(id));
-        files::publish(disk, &target, &bytes[..whole]).map_err(Error::io("writing", &target))?;
-        done.files += 1;
-        done.bytes += whole as u64;
-    }
-    if manifest::newest(disk, from.dir())?.generation != record.generation {
-        return Ok(None);
-    }
-    let model = recover::model(from, record, &Options::default())?;
-    if let Some(bundle) = model.bundle() {
-        copy_bundle(disk, bundle, &to.model(bundle.model_id()), &mut done)?;
-    }
-    let (here, there) = (from.segments(), to.segments());
-    for segment in &record.segments {
-        let mut paths = vec![FileName::Rows(segment.id).within(&here)];
-        paths
-            .extend((model.rows() == RowsKind::Text).then(|| vecs_path(&here, segment.id, &model)));
-        paths.extend(codes_path(&here, segment.id, &model));
-        paths.extend(
-            segment
-                .deletions
-                .map(|version| FileName::Deletions(segment.id, version).within(&here)),
-        );
-        for path in paths {
-            let name = path.file_name().expect("a file of a segment has a name");
-            copy_file(&path, &there.join(name), &mut done)?;
-        }
-    }
-    let catalog = Catalog::open(&to.catalog()).map_err(|why| Error::Io {
-        doing: "creating the catalog",
-        path: to.catalog(),
-        source: io::Error::other(why),
-    })?;
-    catalog.commit(record)?;
-    for directory in to.directories().iter().rev() {
-        disk.sync_dir(directory)
-            .map_err(Error::io("syncing", directory))?;
-    }
-    // The manifest comes last: a copy cut short is no database.
-    manifest::publish(disk, to.dir(), record)?;
-    Ok(Some(done))
+/// A copy of one version in the making.
+struct Copying<'c> {
+    files: &'c dyn Files,
+    from: &'c Layout,
+    to: &'c Layout,
+    record: &'c VersionRecord,
+    options: &'c BackupOptions,
+    done: Backup,
+    /// Files of models in the copy, by their sha256, which was checked.
+    contents: HashMap<String, PathBuf>,
 }
 
-fn copy_bundle(disk: &dyn Files, bundle: &Bundle, home: &PathBuf, done: &mut Backup) -> Result<()> {
-    disk.create_dir(home).map_err(Error::io("creating", home))?;
-    let names = bundle
-        .manifest()
-        .files
-        .iter()
-        .map(|file| file.name.as_str());
-    for name in names.chain([crate::bundle::MANIFEST_FILE]) {
-        copy_file(&bundle.dir().join(name), &home.join(name), done)?;
+impl Copying<'_> {
+    /// Returns `false` if the writer has moved on to another version before a file of this one was copied.
+    fn run(&mut self) -> Result<bool> {
+        for directory in self.to.directories() {
+            self.create_dir(&directory)?;
+        }
+        // A log that is retired is missed by nobody who lists what is there. Its rows are then in a segment of a newer
+        // version: so the logs come first, and are believed if the version is still the newest. Its segments have
+        // names, and one that is retired before it is copied is missed.
+        self.logs()?;
+        if self.is_outdated()? {
+            return Ok(false);
+        }
+        let model = recover::model(self.from, self.record, &Options::default())?;
+        self.models(&model)?;
+        if !self.segments(&model)? {
+            return Ok(false);
+        }
+        if !self.options.active_only {
+            self.runs()?;
+        }
+        let place = self.to.catalog();
+        let catalog =
+            Catalog::open(&place).map_err(Error::io("creating the catalog", place))?;
+        catalog.commit(self.record)?;
+        for directory in self.to.directories().iter().rev() {
+            self.sync_dir(directory)?;
+        }
+        // The manifest comes last: a copy cut short is no database.
+        manifest::publish(self.files, self.to.dir(), self.record)?;
+        Ok(true)
     }
-    disk.sync_dir(home).map_err(Error::io("syncing", home))
+
+    /// Returns whether the writer has committed another version.
+    fn is_outdated(&self) -> Result<bool> {
+        let newest = manifest::newest(self.files, self.from.dir())?;
+        Ok(newest.generation != self.record.generation)
+    }
+
+    fn logs(&mut self) -> Result<()> {
+        for id in recover::live_logs(self.files, self.from, self.record)? {
+            let path = self.from.logs().join(log::name(id));
+            let bytes = self.read(&path)?;
+            // Up to the last whole record: what follows is being written, and was acknowledged to nobody.
+            let whole = log::read(&path, id, &bytes, 0)?.end as usize;
+            if whole > 0 {
+                self.write(&self.to.logs().join(log::name(id)), &bytes[..whole])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the active model first, then the others.
+    fn models(&mut self, active: &Model) -> Result<()> {
+        if let Some(id) = active.id() {
+            self.model(id)?;
+        }
+        if self.options.active_only {
+            return Ok(());
+        }
+        for name in self.list(&self.from.models())? {
+            let Ok(id) = name.parse::<ModelId>() else {
+                continue;
+            };
+            if active.id() == Some(id) {
+                continue;
+            }
+            match self.model(id) {
+                Err(e) if is_damage(&e) && self.from.model(id).is_dir() => {
+                    return Err(Error::Model(format!(
+                        "model {} is damaged ({e}); `backup --active-only` copies the database without it, `prune` drops it",
+                        id.short()
+                    )));
+                }
+                // Pruned meanwhile.
+                Err(e) if is_not_found(&e) => self.forget(id)?,
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    fn model(&mut self, id: ModelId) -> Result<()> {
+        let (here, there) = (self.from.model(id), self.to.model(id));
+        let manifest = Manifest::read(self.files, &here)?;
+        self.create_dir(&there)?;
+        for entry in &manifest.files {
+            let (from, to) = (here.join(&entry.name), there.join(&entry.name));
+            if let Some(equal) = self.contents.get(&entry.sha256).cloned() {
+                self.place(&equal, &to, files::link_or_copy)?;
+                continue;
+            }
+            let written = self.copy(&from, &to)?;
+            // A link shares already. Of a damaged file nothing is known: the next one is copied from its own model.
+            let is_sound = |bytes: Mapping| entry.matches(&bytes);
+            if written > 0 && self.files.map(&to).is_ok_and(is_sound) {
+                self.contents.insert(entry.sha256.clone(), to);
+            }
+        }
+        self.copy(&here.join(MANIFEST_FILE), &there.join(MANIFEST_FILE))?;
+        let registered = here.join(REGISTERED_FILE);
+        match self.files.read(&registered) {
+            Ok(line) => self.write(&there.join(REGISTERED_FILE), &line)?,
+            // An earlier version of this program registered it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::io("reading", registered)(e)),
+        }
+        self.sync_dir(&there)
+    }
+
+    /// Drops what was copied of a model.
+    fn forget(&mut self, id: ModelId) -> Result<()> {
+        let there = self.to.model(id);
+        self.contents.retain(|_, path| !path.starts_with(&there));
+        match self.files.remove_dir(&there) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(Error::io("removing", there)),
+        }
+    }
+
+    /// Copies the files of the version, then codes and vectors under the other models. Returns `false` if the version
+    /// is outdated.
+    fn segments(&mut self, model: &Model) -> Result<bool> {
+        let (here, there) = (self.from.segments(), self.to.segments());
+        let mut derived: HashMap<_, Vec<PathBuf>> = HashMap::new();
+        if !self.options.active_only {
+            for name in self.list(&here)? {
+                if let Ok(file @ (FileName::Codes(id, _) | FileName::Vecs(id, _))) = name.parse() {
+                    derived.entry(id).or_default().push(file.within(&here));
+                }
+            }
+        }
+        for segment in &self.record.segments {
+            let mut needed = vec![FileName::Rows(segment.id).within(&here)];
+            if model.rows() == RowsKind::Text {
+                needed.push(vecs_path(&here, segment.id, model));
+            }
+            needed.extend(codes_path(&here, segment.id, model));
+            needed.extend(
+                segment
+                    .deletions
+                    .map(|version| FileName::Deletions(segment.id, version).within(&here)),
+            );
+            let mut others = derived.remove(&segment.id).unwrap_or_default();
+            others.retain(|path| !needed.contains(path));
+            let target =
+                |path: &Path| there.join(path.file_name().expect("a file of a segment has a name"));
+            for path in &needed {
+                self.copy(path, &target(path))?;
+            }
+            for path in &others {
+                match self.copy(path, &target(path)) {
+                    Err(e) if is_not_found(&e) && self.is_outdated()? => return Ok(false),
+                    // Pruned meanwhile.
+                    Err(e) if is_not_found(&e) => {}
+                    done => drop(done?),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Copies the records of training runs. The trainer replaces them as it goes: each is whole by itself.
+    fn runs(&mut self) -> Result<()> {
+        let runs = self.from.runs();
+        let is_dir =
+            |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        if !is_dir(&runs) {
+            return Ok(());
+        }
+        let mut any = false;
+        for run in self.list(&runs)? {
+            let (here, there) = (runs.join(&run), self.to.runs().join(&run));
+            if !is_dir(&here) {
+                continue;
+            }
+            let before = self.done.files;
+            for name in RECORDS {
+                let bytes = match self.read(&here.join(name)) {
+                    Err(e) if is_not_found(&e) => continue,
+                    bytes => bytes?,
+                };
+                self.create_dir(&there)?;
+                self.write(&there.join(name), &bytes)?;
+            }
+            any |= self.done.files > before;
+        }
+        if any {
+            self.sync_dir(&self.to.runs())?;
+        }
+        Ok(())
+    }
+
+    /// Copies an immutable file, or links it if the options say so. Returns the bytes that were written.
+    fn copy(&mut self, from: &Path, to: &Path) -> Result<u64> {
+        match self.options.link {
+            true => self.place(from, to, files::link_or_copy),
+            false => self.place(from, to, files::copy),
+        }
+    }
+
+    fn place(
+        &mut self,
+        from: &Path,
+        to: &Path,
+        how: fn(&dyn Files, &Path, &Path) -> io::Result<u64>,
+    ) -> Result<u64> {
+        let written = how(self.files, from, to).map_err(Error::io("copying", from))?;
+        self.done.files += 1;
+        self.done.bytes += written;
+        let shared = written == 0 && self.files.len(to).is_ok_and(|len| len > 0);
+        self.done.linked += u64::from(shared);
+        Ok(written)
+    }
+
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<()> {
+        files::publish(self.files, path, bytes).map_err(Error::io("writing", path))?;
+        self.done.files += 1;
+        self.done.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.files.read(path).map_err(Error::io("reading", path))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.files.list(dir).map_err(Error::io("listing", dir))
+    }
+
+    fn create_dir(&self, dir: &Path) -> Result<()> {
+        let made = self.files.create_dir(dir);
+        made.map_err(Error::io("creating", dir))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let synced = self.files.sync_dir(dir);
+        synced.map_err(Error::io("syncing", dir))
+    }
 }
 
-fn copy_file(from: &Path, to: &Path, done: &mut Backup) -> Result<()> {
-    files::plain(from).map_err(Error::io("copying", from))?;
-    done.bytes += std::fs::copy(from, to).map_err(Error::io("copying", from))?;
-    done.files += 1;
-    std::fs::File::open(to)
-        .and_then(|file| file.sync_all())
-        .map_err(Error::io("syncing", to))
+/// Whether it is what is there that can't be copied.
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Corrupt(_) | Error::Incompatible { .. }) || is_not_found(error)
+}
+
+fn is_not_found(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

@@ -5,7 +5,9 @@
 //! (see [`crate::recover`]), and whatever it does in opening, a panic included, counts as "this witness has nothing".
 
 use crate::error::{Error, Result};
+use crate::reserve::Reserve;
 use crate::version::{BadRecord, VersionRecord};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +17,8 @@ const RECORD: &[u8] = b"version";
 /// sled's directory of a database, open.
 pub struct Catalog {
     path: PathBuf,
-    db: sled::Db,
+    /// None if reopening failed.
+    db: Option<sled::Db>,
 }
 
 /// What the catalog says.
@@ -30,13 +33,13 @@ pub enum Testimony {
 impl Catalog {
     /// Opens sled in this directory, making it where missing. An error here is for the caller to mend: it moves the
     /// directory away and opens an empty one.
-    pub fn open(path: &Path) -> Result<Self, String> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         // We hold the database's lock, so nobody uses this catalog. But a handle that was just dropped may be open in a
         // child that another thread is starting, until it execs, and sled's own lock with it: no reason to put it aside.
         let mut patience = 50;
         loop {
             match Self::try_open(path) {
-                Err(why) if why.contains("could not acquire lock") && patience > 0 => {
+                Err(why) if why.to_string().contains("could not acquire lock") && patience > 0 => {
                     patience -= 1;
                     std::thread::sleep(Duration::from_millis(10));
                 }
@@ -45,7 +48,7 @@ impl Catalog {
         }
     }
 
-    fn try_open(path: &Path) -> Result<Self, String> {
+    fn try_open(path: &Path) -> io::Result<Self> {
         let opened = quietly(|| {
             sled::Config::new()
                 .path(path)
@@ -57,16 +60,27 @@ impl Catalog {
         match opened {
             Ok(Ok(db)) => Ok(Self {
                 path: path.into(),
-                db,
+                db: Some(db),
             }),
-            Ok(Err(e)) => Err(e.to_string()),
-            Err(panic) => Err(format!("sled panicked: {panic}")),
+            Ok(Err(e)) => Err(io_error(e)),
+            Err(panic) => Err(io::Error::other(format!("sled panicked: {panic}"))),
         }
+    }
+
+    /// Opens it again, after an error.
+    fn reopen(&mut self) -> io::Result<()> {
+        // sled's lock is freed when the last handle goes.
+        self.db = None;
+        self.db = Self::open(&self.path)?.db;
+        Ok(())
     }
 
     /// The record it holds.
     pub fn read(&self) -> Result<Testimony> {
-        let bytes = match quietly(|| self.db.get(RECORD)) {
+        let Some(db) = &self.db else {
+            return Ok(Testimony::Nothing("it could not be reopened".into()));
+        };
+        let bytes = match quietly(|| db.get(RECORD)) {
             Ok(Ok(Some(bytes))) => bytes,
             Ok(Ok(None)) => return Ok(Testimony::Nothing("it is empty".into())),
             Ok(Err(e)) => return Ok(Testimony::Nothing(e.to_string())),
@@ -84,18 +98,36 @@ impl Catalog {
 
     /// Makes this the record, durably.
     pub fn commit(&self, record: &VersionRecord) -> Result<()> {
-        let failed = |what: String| Error::Io {
-            doing: "committing to the catalog",
-            path: self.path.clone(),
-            source: std::io::Error::other(what),
+        let failed = Error::io("committing to the catalog", &self.path);
+        let Some(db) = &self.db else {
+            return Err(failed(io::Error::other("it could not be reopened")));
         };
         match quietly(|| {
-            self.db.insert(RECORD, record.encode())?;
-            self.db.flush()
+            db.insert(RECORD, record.encode())?;
+            db.flush()
         }) {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(e)) => Err(failed(e.to_string())),
-            Err(panic) => Err(failed(format!("sled panicked: {panic}"))),
+            Ok(Err(e)) => Err(failed(io_error(e))),
+            Err(panic) => Err(failed(io::Error::other(format!("sled panicked: {panic}")))),
+        }
+    }
+}
+
+impl Catalog {
+    /// The same, giving the reserve up if there is no room. sled refuses all work after its first error, so it is opened
+    /// again; what it lost of an earlier record, the manifests have.
+    pub(crate) fn commit_spending(
+        &mut self,
+        record: &VersionRecord,
+        reserve: &Reserve,
+    ) -> Result<()> {
+        match self.commit(record) {
+            Err(e) if e.is_full() && reserve.give_up() => {
+                self.reopen()
+                    .map_err(Error::io("opening the catalog", &self.path))?;
+                self.commit(record)
+            }
+            outcome => outcome,
         }
     }
 }
@@ -103,6 +135,14 @@ impl Catalog {
 impl std::fmt::Debug for Catalog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Catalog").field("path", &self.path).finish()
+    }
+}
+
+/// sled's error. One of the operating system keeps its kind: a full disk is no damage.
+fn io_error(error: sled::Error) -> io::Error {
+    match error {
+        sled::Error::Io(e) => e,
+        other => io::Error::other(other.to_string()),
     }
 }
 

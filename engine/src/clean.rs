@@ -5,12 +5,13 @@
 //! user is told.
 
 use crate::error::{Error, Result};
-use crate::files::Files;
+use crate::files::{Files, temporary};
 use crate::ids::{RowId, SegmentId, Seq};
 use crate::layout::Layout;
 use crate::log;
 use crate::manifest;
 use crate::recover::{Witnesses, list, live_logs, orphan};
+use crate::reserve::Reserve;
 use crate::segment::{Deletions, FileName, RowsFile};
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
@@ -29,10 +30,10 @@ enum Fate {
 /// Removes leftovers of a crash and retired files, and moves to `orphans/` what has no explanation. If a witness had to
 /// be repaired, everything moves to `orphans/`. A segment of a newer version, whose rows are nowhere else, means that
 /// the record is not the newest: that is `Corrupt`.
-///
 pub(crate) fn clean(
     files: &dyn Files,
     layout: &Layout,
+    reserve: &Reserve,
     witnesses: &Witnesses,
     snapshot: &Snapshot,
     warnings: &mut Vec<String>,
@@ -55,7 +56,18 @@ pub(crate) fn clean(
         }
     }
     for path in orphaned {
-        orphan(files, layout, &path)?;
+        match reserve.spend(|| orphan(files, layout, &path)) {
+            Err(e) if e.is_full() => warnings.push(format!(
+                "{} could not be moved, for want of room ({e}); it is tried again at the next opening",
+                path.display()
+            )),
+            outcome => drop(outcome?),
+        }
+    }
+    // A reserve in the making when its writer was stopped.
+    let unfinished = temporary(&layout.reserve());
+    if files.len(&unfinished).is_ok() {
+        remove(files, &unfinished);
     }
     manifest::prune(files, layout.dir());
     Ok(())

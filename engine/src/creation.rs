@@ -1,19 +1,39 @@
 //! Filling a new directory so that a process that dies halfway leaves something the next one recognises.
 //!
-//! The empty file `CREATING` is durable before anything else is made, and goes after the first manifest is durable. A
-//! directory with this file and without a manifest holds an unfinished creation: no row was ever acknowledged in it, and
-//! everything in it under the names below was made by us. A directory with both is a finished database, whose next
-//! writer removes the file before it writes anything.
+//! An empty file, the marker (`CREATING` for a new database, `COPYING` for a backup), is durable before anything else is
+//! made, and goes after the first manifest is durable. A directory with a marker and without a manifest is unfinished: no
+//! row was ever acknowledged in it, and everything in it under the names below was made by us. A directory with both is
+//! a finished database, whose next writer removes the marker before it writes anything.
 
 use crate::bundle::ModelId;
 use crate::error::{Error, Result};
 use crate::files::Files;
-use crate::layout::Layout;
+use crate::layout::{Layout, RECORDS};
 use crate::lock::FileLock;
 use crate::segment::FileName;
 use crate::{log, manifest};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// What a directory is being filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// A new, empty database.
+    Database,
+    /// A copy of another one. It is not started over as an empty database: its maker expects rows in it.
+    Copy,
+}
+
+impl Making {
+    const ALL: [Self; 2] = [Self::Database, Self::Copy];
+
+    fn marker(self, layout: &Layout) -> PathBuf {
+        match self {
+            Self::Database => layout.creating(),
+            Self::Copy => layout.copying(),
+        }
+    }
+}
 
 /// A directory that is being filled, under the writer's lock.
 ///
@@ -22,23 +42,24 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct Creation {
     lock: FileLock,
+    making: Making,
     /// Whether an earlier creation was cleared.
     pub(crate) restarted: bool,
 }
 
 impl Creation {
-    /// Begins to fill a directory that is missing or empty, or that an earlier creation did not finish.
-    pub(crate) fn begin(files: &dyn Files, layout: &Layout) -> Result<Self> {
+    /// Begins to fill a directory that is missing or empty, or that an earlier creation of the same kind did not finish.
+    pub(crate) fn begin(files: &dyn Files, layout: &Layout, making: Making) -> Result<Self> {
         // Looked at before the lock, so that no lock file appears among a stranger's files, and again under it.
-        refuse_if_taken(files, layout)?;
+        refuse_if_taken(files, layout, making)?;
         let dir = layout.dir();
         files.create_dir(dir).map_err(Error::io("creating", dir))?;
         let lock = FileLock::acquire(&layout.lock())?;
-        let restarted = refuse_if_taken(files, layout)?;
+        let restarted = refuse_if_taken(files, layout, making)?;
         if restarted {
             clear(files, layout)?;
         } else {
-            let marker = layout.creating();
+            let marker = making.marker(layout);
             files
                 .create(&marker)
                 .and_then(|mut file| file.sync())
@@ -50,12 +71,21 @@ impl Creation {
                 .sync_dir(parent)
                 .map_err(Error::io("syncing", parent))?;
         }
-        Ok(Self { lock, restarted })
+        Ok(Self {
+            lock,
+            making,
+            restarted,
+        })
+    }
+
+    /// Removes what was made so far, to begin again.
+    pub(crate) fn restart(&self, files: &dyn Files, layout: &Layout) -> Result<()> {
+        clear(files, layout)
     }
 
     /// Ends the creation. Requires: the manifest is published, and everything it names is durable.
     pub(crate) fn finish(self, files: &dyn Files, layout: &Layout) -> Result<FileLock> {
-        remove_marker(files, layout)?;
+        remove(files, layout, self.making)?;
         Ok(self.lock)
     }
 
@@ -70,27 +100,44 @@ impl Creation {
 /// Returns `true` if a database can be created in this directory: it is missing or empty, or an earlier creation of it
 /// was not finished.
 pub(crate) fn is_vacant(files: &dyn Files, layout: &Layout) -> Result<bool> {
-    Ok(!matches!(look(files, layout)?, Found::Taken(_)))
+    Ok(!matches!(
+        look(files, layout, Making::Database)?,
+        Found::Taken(_)
+    ))
 }
 
-/// Returns `true` if the creation of this directory was not finished: it has the marker, and no manifest.
-pub(crate) fn is_unfinished(files: &dyn Files, dir: &Path) -> bool {
-    marked(files, &Layout::new(dir))
-        && manifest::generations(files, dir).is_ok_and(|found| found.is_empty())
-}
-
-/// The error of whoever needs a database where there is an unfinished one.
-pub(crate) fn unfinished(dir: &Path) -> Error {
-    Error::Incompatible {
-        path: dir.into(),
-        what: "this database was never finished: the `create`, `insert` or `backup` that made it was stopped; run it again"
-            .into(),
+/// Refuses a directory that was never finished: it has a marker, and no manifest.
+pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<()> {
+    let Some(making) = marked(files, &Layout::new(dir)) else {
+        return Ok(());
+    };
+    if !manifest::generations(files, dir)?.is_empty() {
+        return Ok(());
     }
+    let what = match making {
+        Making::Database => {
+            "this database was never finished: the `create` or `insert` that made it was stopped; run it again"
+        }
+        Making::Copy => {
+            "this copy was never finished: the `backup` that made it was stopped; run it again with the same \
+             destination, or remove this directory"
+        }
+    };
+    Err(Error::Incompatible {
+        path: dir.into(),
+        what: what.into(),
+    })
 }
 
 /// Removes the marker of a finished creation, durably.
 pub(crate) fn remove_marker(files: &dyn Files, layout: &Layout) -> Result<()> {
-    let marker = layout.creating();
+    Making::ALL
+        .iter()
+        .try_for_each(|&making| remove(files, layout, making))
+}
+
+fn remove(files: &dyn Files, layout: &Layout, making: Making) -> Result<()> {
+    let marker = making.marker(layout);
     match files.remove(&marker) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         done => done.map_err(Error::io("removing", &marker))?,
@@ -110,15 +157,15 @@ enum Found {
 }
 
 /// Returns `true` if there is an unfinished creation.
-fn refuse_if_taken(files: &dyn Files, layout: &Layout) -> Result<bool> {
-    match look(files, layout)? {
+fn refuse_if_taken(files: &dyn Files, layout: &Layout, making: Making) -> Result<bool> {
+    match look(files, layout, making)? {
         Found::Nothing => Ok(false),
         Found::Unfinished => Ok(true),
         Found::Taken(what) => Err(Error::invalid(format!("{} {what}", layout.dir().display()))),
     }
 }
 
-fn look(files: &dyn Files, layout: &Layout) -> Result<Found> {
+fn look(files: &dyn Files, layout: &Layout, making: Making) -> Result<Found> {
     let dir = layout.dir();
     if !dir.exists() {
         return Ok(Found::Nothing);
@@ -135,34 +182,51 @@ fn look(files: &dyn Files, layout: &Layout) -> Result<Found> {
             "is a database already; choose another directory, or open it".into(),
         ));
     }
-    if !marked(files, layout) {
+    let Some(made) = marked(files, layout) else {
         return Ok(Found::Taken(
             "is not empty; choose another directory, or open it".into(),
         ));
-    }
-    Ok(match stranger(files, layout, &names)? {
-        None => Found::Unfinished,
-        Some(name) => Found::Taken(format!(
+    };
+    if let Some(name) = stranger(files, layout, made, &names)? {
+        return Ok(Found::Taken(format!(
             "is not empty: beside a database that was never finished it has {name}; move that away, or choose another directory"
-        )),
+        )));
+    }
+    Ok(match made {
+        _ if made == making => Found::Unfinished,
+        Making::Database => Found::Taken(
+            "is a database that was never finished; run the `create` or `insert` that made it again, or choose another \
+             directory"
+                .into(),
+        ),
+        Making::Copy => Found::Taken(
+            "is a copy that was never finished; run the `backup` that made it again, or choose another directory".into(),
+        ),
     })
 }
 
-/// Returns `true` if the marker is there. A file of that name with something in it is somebody else's.
-fn marked(files: &dyn Files, layout: &Layout) -> bool {
-    files.len(&layout.creating()).is_ok_and(|len| len == 0)
+/// Returns what the marker says. A file of that name with something in it is somebody else's.
+fn marked(files: &dyn Files, layout: &Layout) -> Option<Making> {
+    let is_there = |making: &Making| files.len(&making.marker(layout)).is_ok_and(|len| len == 0);
+    Making::ALL.into_iter().find(is_there)
 }
 
 /// Returns the name of a file that no creation makes.
-fn stranger(files: &dyn Files, layout: &Layout, names: &[String]) -> Result<Option<String>> {
+fn stranger(
+    files: &dyn Files,
+    layout: &Layout,
+    made: Making,
+    names: &[String],
+) -> Result<Option<String>> {
+    // A link is nobody's directory but its maker's.
+    let is_dir = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     for name in names {
         let path = layout.dir().join(name);
         let ours = match name.as_str() {
-            "LOCK" | "CREATING" => true,
-            "segments" | "logs" | "models" | "catalog" => {
-                // A link is nobody's directory but its maker's.
-                std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir())
-            }
+            "LOCK" | "RESERVE" | "RESERVE.tmp" => true,
+            "segments" | "logs" | "models" | "catalog" => is_dir(&path),
+            "runs" => made == Making::Copy && is_dir(&path),
+            _ if path == made.marker(layout) => true,
             name => name
                 .strip_suffix(".tmp")
                 .is_some_and(|name| manifest::parse_name(name).is_some()),
@@ -182,6 +246,17 @@ fn stranger(files: &dyn Files, layout: &Layout, names: &[String]) -> Result<Opti
             }
         }
     }
+    for run in contents(files, &layout.runs())? {
+        let run = layout.runs().join(run);
+        if !is_dir(&run) {
+            return Ok(Some(run.display().to_string()));
+        }
+        for name in contents(files, &run)? {
+            if !RECORDS.contains(&name.strip_suffix(".tmp").unwrap_or(&name)) {
+                return Ok(Some(run.join(name).display().to_string()));
+            }
+        }
+    }
     Ok(None)
 }
 
@@ -192,14 +267,14 @@ fn clear(files: &dyn Files, layout: &Layout) -> Result<()> {
     let dir = layout.dir();
     for name in list(files, dir)? {
         let bare = name.strip_suffix(".tmp").unwrap_or(&name);
-        if manifest::parse_name(bare).is_some() {
-            remove(files, &dir.join(&name))?;
+        if manifest::parse_name(bare).is_some() || bare == "RESERVE" {
+            remove_file(files, &dir.join(&name))?;
         }
     }
     files.sync_dir(dir).map_err(Error::io("syncing", dir))?;
     for folder in [layout.segments(), layout.logs()] {
         for name in contents(files, &folder)? {
-            remove(files, &folder.join(name))?;
+            remove_file(files, &folder.join(name))?;
         }
     }
     for name in contents(files, &layout.models())? {
@@ -208,14 +283,18 @@ fn clear(files: &dyn Files, layout: &Layout) -> Result<()> {
             .remove_dir(&path)
             .map_err(Error::io("removing", &path))?;
     }
-    let catalog = layout.catalog();
-    match files.remove_dir(&catalog) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", &catalog)(e)),
-        _ => Ok(()),
+    for folder in [layout.runs(), layout.catalog()] {
+        match files.remove_dir(&folder) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("removing", &folder)(e));
+            }
+            _ => {}
+        }
     }
+    Ok(())
 }
 
-fn remove(files: &dyn Files, path: &Path) -> Result<()> {
+fn remove_file(files: &dyn Files, path: &Path) -> Result<()> {
     files.remove(path).map_err(Error::io("removing", path))
 }
 

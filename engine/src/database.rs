@@ -1,10 +1,10 @@
 //! The database, for the one process that writes it.
 
-use crate::backup::Backup;
+use crate::backup::{Backup, BackupOptions, backup_on};
 use crate::bundle::Bundle;
 use crate::catalog::Catalog;
 use crate::clean;
-use crate::creation::{self, Creation};
+use crate::creation::{self, Creation, Making};
 use crate::error::{Error, Result};
 use crate::files::{Disk, Files};
 use crate::layout::Layout;
@@ -16,6 +16,7 @@ use crate::model::Model;
 use crate::models;
 use crate::options::{CreateOptions, Options};
 use crate::recover;
+use crate::reserve::Reserve;
 use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
 use crate::scan::Scanner;
 use crate::sealer::Bell;
@@ -26,6 +27,7 @@ use crate::threads;
 use crate::verify::{Verified, VerifyOptions};
 use crate::versions::Versions;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// A handle to a database that this process may write. Cheap to clone; all clones are one.
@@ -76,7 +78,7 @@ impl Database {
         let layout = Layout::new(dir);
         let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
         let model = new_model(new, bundle.as_ref())?;
-        let creation = Creation::begin(&*files, &layout)?;
+        let creation = Creation::begin(&*files, &layout, Making::Database)?;
         let warnings = Vec::from_iter(creation.restarted.then(|| {
             "an earlier creation of this database was not finished; it was started over".into()
         }));
@@ -104,9 +106,7 @@ impl Database {
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
         let layout = Layout::existing(dir)?;
-        if creation::is_unfinished(&*files, dir) {
-            return Err(creation::unfinished(dir));
-        }
+        creation::refuse_unfinished(&*files, dir)?;
         if !layout.segments().is_dir() {
             return Err(Error::Incompatible {
                 path: dir.into(),
@@ -126,7 +126,8 @@ impl Database {
         options: Options,
         mut warnings: Vec<String>,
     ) -> Result<Self> {
-        let witnesses = recover::witnesses(&*files, &layout, &mut warnings)?;
+        let reserve = Arc::new(Reserve::find(&files, &layout));
+        let witnesses = recover::witnesses(&*files, &layout, &reserve, &mut warnings)?;
         let model = recover::model(&layout, &witnesses.record, &options)?;
         let scanner = Arc::new(Scanner::new(options.threads)?);
         let mut snapshot = recover::snapshot(
@@ -141,10 +142,18 @@ impl Database {
             &*files,
             &layout,
             &witnesses.record,
+            &reserve,
             &mut snapshot,
             &mut warnings,
         )?;
-        clean::clean(&*files, &layout, &witnesses, &snapshot, &mut warnings)?;
+        clean::clean(
+            &*files,
+            &layout,
+            &reserve,
+            &witnesses,
+            &snapshot,
+            &mut warnings,
+        )?;
         let next_segment = recover::next_segment(&*files, &layout, &witnesses.record)?;
         let record = witnesses.record.clone();
         let mut committer = Committer::new(
@@ -152,6 +161,7 @@ impl Database {
             witnesses.record,
             replayed.next_log,
             next_segment,
+            Arc::clone(&reserve),
         );
         committer.closed_bytes = replayed.bytes;
         let store = Store {
@@ -161,6 +171,8 @@ impl Database {
             sealing: Mutex::new(()),
             bell: Bell::default(),
             compacting: Mutex::new(()),
+            reserve,
+            in_place: AtomicBool::new(replayed.in_place),
             files,
             layout,
             options,
@@ -170,6 +182,7 @@ impl Database {
         if let Some(carried) = replayed.carried {
             store.commit_carried(carried, record.first_seq)?;
         }
+        store.reserve.restore_if_it_fits(record.rows_stored());
         let store = Arc::new(store);
         let maintenance = Arc::new(Maintenance::start(&store)?);
         Ok(Self { maintenance, store })
@@ -256,7 +269,12 @@ impl Database {
 
     /// Copies the database as it is now to a directory that is missing or empty; see [`backup`](crate::backup()).
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
-        crate::backup(self.dir(), dest)
+        self.backup_with(dest, &BackupOptions::default())
+    }
+
+    /// Copies what the options ask for; see [`backup_with`](crate::backup_with).
+    pub fn backup_with(&self, dest: impl AsRef<Path>, options: &BackupOptions) -> Result<Backup> {
+        backup_on(&*self.store.files, self.dir(), dest.as_ref(), options)
     }
 
     /// Checks the database; see [`verify`](crate::verify()).
@@ -286,11 +304,8 @@ fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
     if let Some(bundle) = model.bundle() {
         models::register(files, layout, bundle)?;
     }
-    let catalog = Catalog::open(&layout.catalog()).map_err(|why| Error::Io {
-        doing: "creating the catalog",
-        path: layout.catalog(),
-        source: std::io::Error::other(why),
-    })?;
+    let catalog = Catalog::open(&layout.catalog())
+        .map_err(Error::io("creating the catalog", layout.catalog()))?;
     let record = recover::first_record(model);
     catalog.commit(&record)?;
     for directory in layout.directories().iter().rev() {

@@ -108,6 +108,27 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether there was no room on the disk, or the user may take no more of it.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if crate::files::is_full(source))
+    }
+
+    /// The same failure, of a step after which nobody knows what reached the disk.
+    pub(crate) fn outcome_unknown(self) -> Self {
+        match self {
+            known @ Self::OutcomeUnknown(_) => known,
+            other => Self::OutcomeUnknown(other.to_string()),
+        }
+    }
+
+    /// What went wrong, without saying that the outcome is unknown: for an error that says so itself.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            Self::OutcomeUnknown(why) => why.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// An I/O error with its path, for `map_err`.
     pub fn io(doing: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();

@@ -1,8 +1,8 @@
 //! The few things the engine does to a disk, behind one small trait, so that tests can record them, fail them, and
 //! replay them half done.
 //!
-//! Every write of the engine goes through [`Files`] (sled's own files apart, which are never the only witness of
-//! anything). A file is written under a temporary name, synced, renamed, and its directory synced; none is ever
+//! Every write of the engine to a database or a bundle goes through [`Files`], but for two kinds of files that are never
+//! the only witness of anything: sled's own, and the text in [lock](crate::lock) files, which is for people. A file is written under a temporary name, synced, renamed, and its directory synced; none is ever
 //! rewritten in place, but for logs, which only grow.
 
 use crate::segment::mmap::Mapping;
@@ -17,7 +17,7 @@ pub trait Files: Send + Sync + fmt::Debug {
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Gives a synced file its name, replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name in the same file system; copies it where that can't be.
+    /// Gives a file a second name in the same file system; [`link_or_copy`] is for those that may not have hard links.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a name. A process that has the file open keeps it.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -68,13 +68,9 @@ impl Files for Disk {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match fs::hard_link(from, to) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                fs::copy(from, to)?;
-                File::open(to)?.sync_all()
-            }
-            done => done,
-        }
+        // Of a symbolic link the link itself would get the name.
+        plain(from)?;
+        fs::hard_link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -169,6 +165,14 @@ impl NewFile for DiskFile {
     }
 }
 
+/// Returns `true` if a call failed for want of room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 /// Where a file is written before it has its name.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
@@ -188,14 +192,45 @@ pub fn relocate(files: &dyn Files, from: &Path, to: &Path) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let bytes = files.map(from)?;
-    let mut file = files.create(&tmp)?;
-    file.write_all(&bytes)?;
-    file.read_only()?;
-    file.sync()?;
-    drop(file);
+    copy(files, from, &tmp)?;
     files.rename(&tmp, to)?;
     files.remove(from)
+}
+
+/// Copies an immutable file to a name that is free, and syncs it; the directory is the caller's to sync. Returns its
+/// bytes. After an error a part of the copy may be left.
+pub fn copy(files: &dyn Files, from: &Path, to: &Path) -> io::Result<u64> {
+    let bytes = files.map(from)?;
+    let mut file = files.create(to)?;
+    // In pieces, so that a copy that is stopped or out of space has not first filled the memory with unwritten pages.
+    for piece in bytes.chunks(COPIED_AT_ONCE) {
+        file.write_all(piece)?;
+    }
+    file.read_only()?;
+    file.sync()?;
+    Ok(bytes.len() as u64)
+}
+
+const COPIED_AT_ONCE: usize = 8 << 20;
+
+/// Gives an immutable file a second name, or [copies](copy) it where the file system can't. Returns the bytes that were
+/// written: none for a link.
+pub fn link_or_copy(files: &dyn Files, from: &Path, to: &Path) -> io::Result<u64> {
+    match files.link(from, to) {
+        Ok(()) => Ok(0),
+        Err(e) if is_final(&e) => Err(e),
+        // Another file system, one without hard links, or too many of them: there are as many errors for it as systems.
+        Err(_) => copy(files, from, to),
+    }
+}
+
+/// Whether a copy would fail as the link did.
+fn is_final(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, InvalidInput, NotFound, StorageFull};
+    matches!(
+        error.kind(),
+        AlreadyExists | InvalidInput | NotFound | StorageFull
+    )
 }
 
 /// Writes a small file whole: temporary name, sync, rename, directory sync. It is there whole or not at all.
@@ -205,10 +240,15 @@ pub fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let mut file = files.create(&tmp)?;
-    file.write_all(bytes)?;
-    file.sync()?;
-    drop(file);
+    let written = files.create(&tmp).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync()
+    });
+    if let Err(e) = written {
+        // What was written of it takes room, of which there may be none.
+        let _ = files.remove(&tmp);
+        return Err(e);
+    }
     files.rename(&tmp, path)?;
     files.sync_dir(path.parent().unwrap_or(Path::new(".")))
 }

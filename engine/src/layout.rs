@@ -6,6 +6,16 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+/// The files of a training run that are worth keeping: what was asked for, how it went, what came of it, and where it
+/// can go on.
+pub const RECORDS: [&str; 5] = [
+    "config.toml",
+    "run.jsonl",
+    "run.svg",
+    "result.json",
+    "last.safetensors",
+];
+
 /// The paths of a database.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -42,6 +52,8 @@ impl Layout {
             layout.lock(),
             layout.prepare_lock(),
             layout.creating(),
+            layout.copying(),
+            layout.reserve(),
             layout.segments(),
             layout.logs(),
             layout.orphans(),
@@ -84,6 +96,16 @@ impl Layout {
         self.dir.join("CREATING")
     }
 
+    /// Marks a directory that a backup has not finished.
+    pub fn copying(&self) -> PathBuf {
+        self.dir.join("COPYING")
+    }
+
+    /// Room that is given up when the disk is full.
+    pub fn reserve(&self) -> PathBuf {
+        self.dir.join("RESERVE")
+    }
+
     /// sled's directory.
     pub fn catalog(&self) -> PathBuf {
         self.dir.join("catalog")
@@ -114,7 +136,7 @@ impl Layout {
         self.dir.join("staging")
     }
 
-    /// What training writes before it is a model.
+    /// What training writes: a folder for each run, with its [`RECORDS`], and models that are not registered yet.
     pub fn runs(&self) -> PathBuf {
         self.dir.join("runs")
     }

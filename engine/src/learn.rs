@@ -5,6 +5,7 @@
 
 use crate::bundle::{Bundle, BundleWriter, ModelId};
 use crate::error::{Error, Result};
+use crate::files::{Disk, Files};
 use crate::model::Model;
 use crate::models;
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
@@ -13,6 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::watch::Watch;
 use serde_json::{Value, json};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -95,6 +97,10 @@ pub fn learn(snapshot: &Snapshot, options: &LearnOptions) -> Result<Learned> {
 impl Learned {
     /// Writes a bundle: this quantizer behind the encoder that the rows have already.
     pub fn write(&self, dir: impl AsRef<Path>, evaluation: Value) -> Result<Bundle> {
+        self.write_on(&Disk::default(), dir.as_ref(), evaluation)
+    }
+
+    fn write_on(&self, files: &dyn Files, dir: &Path, evaluation: Value) -> Result<Bundle> {
         let writer = BundleWriter::new(dir)
             .method(self.method)
             .quantizer(&self.trained.quantizer)
@@ -104,7 +110,7 @@ impl Learned {
             Some(bundle) => writer.encoder_from(bundle),
             None => writer.metric(self.model.metric()).vectors(self.model.dim()),
         };
-        writer.finish()
+        writer.finish_on(files)
     }
 }
 
@@ -166,14 +172,15 @@ pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<F
     let learned = learn(&snapshot, &options)?;
     drop(snapshot);
     let scratch = store.layout.runs().join("auto");
-    let io = |e| Error::io("preparing", &scratch)(e);
-    std::fs::create_dir_all(store.layout.runs()).map_err(io)?;
-    if scratch.exists() {
-        std::fs::remove_dir_all(&scratch).map_err(io)?;
-    }
-    let bundle = learned.write(&scratch, Value::Null)?;
-    let id = models::register(&*store.files, &store.layout, &bundle)?;
-    std::fs::remove_dir_all(&scratch).map_err(io)?;
+    let files = &*store.files;
+    let remove = || match files.remove_dir(&scratch) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", &scratch)(e)),
+        _ => Ok(()),
+    };
+    remove()?;
+    let bundle = learned.write_on(files, &scratch, Value::Null)?;
+    let id = models::register(files, &store.layout, &bundle)?;
+    remove()?;
     rebuild::rebuild_store(
         store,
         &RebuildOptions {

@@ -28,12 +28,14 @@ mod metric;
 mod model;
 mod models;
 mod options;
+mod parts;
 mod prune;
 pub mod quantizer;
 mod reader;
 mod rebuild;
 mod recover;
 mod repair;
+mod reserve;
 mod row;
 mod salvage;
 pub mod scan;
@@ -46,6 +48,7 @@ mod store;
 mod tail;
 mod threads;
 mod turns;
+mod usage;
 pub mod vectors;
 mod verify;
 mod version;
@@ -57,7 +60,7 @@ mod sync {
     pub(crate) use std::sync::{Arc, RwLock};
 }
 
-pub use backup::{Backup, backup};
+pub use backup::{Backup, BackupOptions, backup, backup_with};
 pub use bundle::{Bundle, BundleWriter, EncoderId, ModelId};
 pub use database::Database;
 pub use drift::Drift;

@@ -68,7 +68,11 @@ impl FileLock {
             .set_len(0)
             .and_then(|()| file.rewind())
             .and_then(|()| write!(file, "{program} (process {})", std::process::id()));
-        named.map_err(Error::io("writing", path))?;
+        match named {
+            // The lock is held without its text, which needs room that a full disk may not have.
+            Err(e) if !files::is_full(&e) => return Err(Error::io("writing", path)(e)),
+            _ => {}
+        }
         Ok(Self { file })
     }
 }

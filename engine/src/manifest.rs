@@ -75,9 +75,7 @@ pub fn read(files: &dyn Files, dir: &Path, generation: Generation) -> Result<Fou
 /// The newest record, for a reader: it has no second witness to turn to.
 pub fn newest(files: &dyn Files, dir: &Path) -> Result<VersionRecord> {
     let Some(&generation) = generations(files, dir)?.last() else {
-        if creation::is_unfinished(files, dir) {
-            return Err(creation::unfinished(dir));
-        }
+        creation::refuse_unfinished(files, dir)?;
         return Err(Error::Incompatible {
             path: dir.into(),
             what: "not a mopqdb database: no manifest in it; `mopqdb create` makes one".into(),

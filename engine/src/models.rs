@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::manifest;
 use crate::model::Model;
 use crate::options::Options;
+use crate::parts::Parts;
 use crate::recover;
 use crate::version::RowsKind;
 use serde::Serialize;
@@ -42,11 +43,18 @@ pub struct ModelInfo {
 
 /// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.
 ///
-/// Refuses a damaged bundle, and one of another metric, kind or width than the database, before anything is written.
+/// Refuses a damaged bundle, and one of another metric, kind or width than the database, before anything is written. If
+/// the database has the model already, nothing is done, unless its folder there is damaged: it then gets the files of
+/// this bundle, and keeps its place in the order of models.
 pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId> {
-    let layout = Layout::existing(dir.as_ref())?;
+    register_model_on(&Disk::default(), dir.as_ref(), bundle)
+}
+
+/// The same on another [`Files`]: for tests.
+pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Result<ModelId> {
+    let layout = Layout::existing(dir)?;
     // Not a database: say so before anything is written to it.
-    let record = manifest::newest(&Disk::default(), layout.dir())?;
+    let record = manifest::newest(files, layout.dir())?;
     let texts = record.rows == RowsKind::Text;
     let unfit = if bundle.metric() != record.metric {
         format!(
@@ -73,7 +81,7 @@ pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId>
     } else {
         // That its parts fit each other.
         Model::open(bundle.clone(), 1)?;
-        return register(&Disk::default(), &layout, bundle);
+        return register(files, &layout, bundle);
     };
     Err(Error::Model(format!(
         "{} is not a model for this database: {unfit}",
@@ -83,7 +91,7 @@ pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId>
 
 /// Copies a bundle into the database: there whole or not at all.
 pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> Result<ModelId> {
-    register_as(files, layout, bundle, Registered::next(layout)?)
+    register_as(files, layout, bundle, Registered::next(files, layout)?)
 }
 
 fn register_as(
@@ -94,46 +102,93 @@ fn register_as(
 ) -> Result<ModelId> {
     let id = bundle.model_id();
     let home = layout.model(id);
-    if home.is_dir() {
-        Bundle::open(&home)?;
+    if home.is_dir() && is_sound(&home, id)? {
         return Ok(id);
     }
     bundle.verify()?;
+    let mut others = model_dirs(files, layout)?;
+    others.retain(|dir| *dir != home);
+    let parts = Parts::of(files, &others);
     let models = layout.models();
     let tmp = models.join(format!(".{}.{}.tmp", id.short(), std::process::id()));
-    match files.remove_dir(&tmp) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::io("removing", &tmp)(e));
-        }
-        _ => {}
-    }
+    remove_dir(files, &tmp)?;
     files
         .create_dir(&tmp)
         .map_err(Error::io("creating", &tmp))?;
     for entry in &bundle.manifest().files {
         let from = bundle.dir().join(&entry.name);
-        copy(files, &models, &from, &tmp.join(&entry.name))?;
+        parts.place(files, entry, &from, &tmp.join(&entry.name))?;
     }
     let place = tmp.join(MANIFEST_FILE);
     match bundle.derived_manifest() {
         Some(bytes) => write(files, &place, &bytes)?,
-        None => copy(files, &models, &bundle.dir().join(MANIFEST_FILE), &place)?,
+        None => {
+            let from = bundle.dir().join(MANIFEST_FILE);
+            files::copy(files, &from, &place).map_err(Error::io("copying", &from))?;
+        }
     }
-    let place = tmp.join(REGISTERED_FILE);
-    let registered = registered.encode();
-    files::publish(files, &place, registered.as_bytes()).map_err(Error::io("writing", &place))?;
+    write(
+        files,
+        &tmp.join(REGISTERED_FILE),
+        registered.encode().as_bytes(),
+    )?;
     files.sync_dir(&tmp).map_err(Error::io("syncing", &tmp))?;
     if let Err(e) = files.rename(&tmp, &home) {
-        // Another process may have registered the same bundle meanwhile.
         if !home.is_dir() {
             return Err(Error::io("naming", &home)(e));
         }
-        let _ = files.remove_dir(&tmp);
+        // Another process may have registered the same bundle meanwhile.
+        if !is_sound(&home, id)? {
+            replace_files(files, bundle, &tmp, &home)?;
+        }
+        remove_dir(files, &tmp)?;
     }
     files
         .sync_dir(&models)
         .map_err(Error::io("syncing", &models))?;
+    for entry in &bundle.manifest().files {
+        parts.unite(files, entry, &home.join(&entry.name));
+    }
     Ok(id)
+}
+
+/// Returns whether the folder of a model holds all of it. An error is one of the disk.
+fn is_sound(home: &Path, id: ModelId) -> Result<bool> {
+    match Bundle::open(home).and_then(|found| found.verify().map(|()| found.model_id())) {
+        Ok(found) => Ok(found == id),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(Error::Corrupt(_) | Error::Model(_)) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Gives a damaged folder the files of a whole one, of the same model. One by one, the manifest last: at no time has the
+/// folder less of the model than before, which may be the active one.
+fn replace_files(files: &dyn Files, bundle: &Bundle, from: &Path, home: &Path) -> Result<()> {
+    let listed = bundle.manifest().files.iter();
+    let mut names: Vec<&str> = listed.map(|entry| entry.name.as_str()).collect();
+    names.push(MANIFEST_FILE);
+    // The number that it has stays, if it can be read; a model without one is of an earlier version of this program.
+    if Registered::read(files, home).is_err() {
+        names.push(REGISTERED_FILE);
+    }
+    for name in names {
+        let place = home.join(name);
+        if place.is_dir() {
+            remove_dir(files, &place)?;
+        }
+        files
+            .rename(&from.join(name), &place)
+            .map_err(Error::io("naming", &place))?;
+    }
+    files.sync_dir(home).map_err(Error::io("syncing", home))
+}
+
+fn remove_dir(files: &dyn Files, dir: &Path) -> Result<()> {
+    match files.remove_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", dir)(e)),
+        _ => Ok(()),
+    }
 }
 
 /// The name of the model that every database has: its encoder without a quantizer. Rows are searched by their stored
@@ -184,7 +239,7 @@ pub(crate) fn open_to_serve(
 }
 
 /// The file beside a bundle's own that says when it was registered.
-const REGISTERED_FILE: &str = "REGISTERED";
+pub(crate) const REGISTERED_FILE: &str = "REGISTERED";
 
 /// When a model was registered: as which of all that ever were, and when by the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,10 +252,10 @@ struct Registered {
 impl Registered {
     /// For a model that is registered now. Two processes that register at once may get the same number: neither is the
     /// later one, and the id decides.
-    fn next(layout: &Layout) -> Result<Self> {
-        let numbers = model_dirs(layout)?.into_iter().map(|dir| {
+    fn next(files: &dyn Files, layout: &Layout) -> Result<Self> {
+        let numbers = model_dirs(files, layout)?.into_iter().map(|dir| {
             // A damaged one is said by those who list the models.
-            let registered = Self::read(&dir).unwrap_or_default();
+            let registered = Self::read(files, &dir).unwrap_or_default();
             registered.map_or(0, |registered| registered.number)
         });
         Ok(Self {
@@ -232,9 +287,9 @@ impl Registered {
     }
 
     /// None for a model that an earlier version of this program registered.
-    fn read(dir: &Path) -> Result<Option<Self>> {
+    fn read(files: &dyn Files, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(REGISTERED_FILE);
-        match Disk::default().read(&path) {
+        match files.read(&path) {
             Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(Self::decode) {
                 Some(registered) => Ok(Some(registered)),
                 None => Err(Error::corrupt(
@@ -256,18 +311,10 @@ fn seconds(time: SystemTime) -> u64 {
         .map_or(0, |d| d.as_secs())
 }
 
-/// Copies a file of a bundle. One that is in this database already, in another model, is linked: encoders are large.
-fn copy(files: &dyn Files, models: &Path, from: &Path, to: &Path) -> Result<()> {
-    if from.starts_with(models) {
-        return files.link(from, to).map_err(Error::io("linking", to));
-    }
-    let bytes = files.read(from).map_err(Error::io("reading", from))?;
-    write(files, to, &bytes)
-}
-
 fn write(files: &dyn Files, to: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = files.create(to).map_err(Error::io("creating", to))?;
     file.write_all(bytes).map_err(Error::io("writing", to))?;
+    file.read_only().map_err(Error::io("writing", to))?;
     file.sync().map_err(Error::io("syncing", to))
 }
 
@@ -287,13 +334,14 @@ pub(crate) fn newest(layout: &Layout) -> Result<Option<ModelId>> {
 
 /// Models in their order, with what decides it.
 fn listed(layout: &Layout) -> Result<Vec<((u64, SystemTime), ModelInfo)>> {
-    let record = manifest::newest(&Disk::default(), layout.dir())?;
+    let disk = Disk::default();
+    let record = manifest::newest(&disk, layout.dir())?;
     let (active, exact) = (record.model_id(), ModelId::exact(record.encoder));
     let mut found = Vec::new();
-    for path in model_dirs(layout)? {
+    for path in model_dirs(&disk, layout)? {
         let bundle = Bundle::open(&path)?;
         let manifest = bundle.manifest();
-        let registered = Registered::read(&path)?;
+        let registered = Registered::read(&disk, &path)?;
         let changed = std::fs::metadata(&path)
             .and_then(|m| m.modified())
             .map_err(Error::io("reading", &path))?;
@@ -339,11 +387,9 @@ fn listed(layout: &Layout) -> Result<Vec<((u64, SystemTime), ModelInfo)>> {
     Ok(found)
 }
 
-fn model_dirs(layout: &Layout) -> Result<Vec<PathBuf>> {
+fn model_dirs(files: &dyn Files, layout: &Layout) -> Result<Vec<PathBuf>> {
     let models = layout.models();
-    let names = Disk::default()
-        .list(&models)
-        .map_err(Error::io("listing", &models))?;
+    let names = files.list(&models).map_err(Error::io("listing", &models))?;
     let ids = names.iter().filter(|name| name.parse::<ModelId>().is_ok());
     Ok(ids.map(|name| models.join(name)).collect())
 }
@@ -353,13 +399,14 @@ pub(crate) fn by_registration(layout: &Layout) -> Result<Vec<ModelId>> {
     if !layout.models().is_dir() {
         return Ok(Vec::new());
     }
+    let disk = Disk::default();
     let mut found = Vec::new();
-    for path in model_dirs(layout)? {
+    for path in model_dirs(&disk, layout)? {
         let id = path
             .file_name()
             .and_then(|name| name.to_str()?.parse().ok());
         let id: ModelId = id.expect("model_dirs gives directories named by ids");
-        let number = Registered::read(&path)
+        let number = Registered::read(&disk, &path)
             .ok()
             .flatten()
             .map_or(0, |r| r.number);
@@ -372,12 +419,13 @@ pub(crate) fn by_registration(layout: &Layout) -> Result<Vec<ModelId>> {
 /// The one model whose id begins so; `exact` by its name.
 pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let layout = Layout::existing(dir.as_ref())?;
-    let record = manifest::newest(&Disk::default(), layout.dir())?;
+    let disk = Disk::default();
+    let record = manifest::newest(&disk, layout.dir())?;
     let exact = ModelId::exact(record.encoder);
     if prefix == EXACT {
         return Ok(exact);
     }
-    let dirs = model_dirs(&layout)?;
+    let dirs = model_dirs(&disk, &layout)?;
     let ids = dirs
         .iter()
         .filter_map(|path| path.file_name()?.to_str()?.parse::<ModelId>().ok())

@@ -6,9 +6,12 @@ use crate::files::{Disk, Files};
 use crate::layout::Layout;
 use crate::lock::FileLock;
 use crate::manifest;
+use crate::reserve::Reserve;
 use crate::segment::{FileName, ShortId};
+use crate::usage;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What is dropped. The active model and `exact` always stay.
 #[derive(Debug, Clone, Default)]
@@ -28,17 +31,20 @@ pub struct Pruned {
     pub models: Vec<ModelId>,
     /// Files and directories.
     pub paths: Vec<PathBuf>,
-    /// Their bytes.
+    /// The bytes that are free without them. What other models share with them stays.
     pub bytes: u64,
 }
 
 /// Drops inactive models, their codes and vectors, and staged files. Takes the writer's lock and that of rebuilds.
 pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
     let layout = Layout::existing(dir.as_ref())?;
-    let disk = Disk::default();
-    let record = manifest::newest(&disk, layout.dir())?;
+    let disk: Arc<dyn Files> = Arc::new(Disk::default());
+    let reserve = Reserve::find(&disk, &layout);
+    let disk = &*disk;
+    let record = manifest::newest(disk, layout.dir())?;
     let _writer = FileLock::acquire(&layout.lock())?;
-    let _preparer = FileLock::acquire(&layout.prepare_lock())?;
+    // It may have to be made, for which a full disk has no room.
+    let _preparer = reserve.spend(|| FileLock::acquire(&layout.prepare_lock()))?;
     let exact = ModelId::exact(record.encoder);
     let stays =
         |id: &ModelId| record.model == Some(*id) || exact == *id || options.keep.contains(id);
@@ -83,28 +89,21 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
     pruned
         .paths
         .extend(Some(layout.orphans()).filter(|path| options.orphans && path.exists()));
+    pruned.bytes = usage::freed(&pruned.paths);
+    if options.dry_run {
+        return Ok(pruned);
+    }
     for path in &pruned.paths {
-        pruned.bytes += size(path);
-        if options.dry_run {
-            continue;
-        }
-        let removed = if path.is_dir() {
-            disk.remove_dir(path)
-        } else {
-            disk.remove(path)
-        };
-        removed.map_err(Error::io("removing", path))?;
+        // Some file systems need room to remove something.
+        reserve.spend(|| {
+            let removed = if path.is_dir() {
+                disk.remove_dir(path)
+            } else {
+                disk.remove(path)
+            };
+            removed.map_err(Error::io("removing", path))
+        })?;
     }
+    reserve.restore_if_it_fits(record.rows_stored());
     Ok(pruned)
-}
-
-fn size(path: &Path) -> u64 {
-    match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => {
-            let names = Disk::default().list(path).unwrap_or_default();
-            names.iter().map(|name| size(&path.join(name))).sum()
-        }
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    }
 }

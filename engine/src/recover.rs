@@ -10,6 +10,7 @@ use crate::log::{self, Batch, LogContents, LogWriter};
 use crate::manifest::{self, Found};
 use crate::model::Model;
 use crate::options::Options;
+use crate::reserve::Reserve;
 use crate::scan::Scanner;
 use crate::sealed::SegmentView;
 use crate::segment::FileName;
@@ -17,6 +18,7 @@ use crate::snapshot::Snapshot;
 use crate::store::replay;
 use crate::tail::Tail;
 use crate::version::VersionRecord;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ pub(crate) struct Witnesses {
 pub(crate) fn witnesses(
     files: &dyn Files,
     layout: &Layout,
+    reserve: &Reserve,
     warnings: &mut Vec<String>,
 ) -> Result<Witnesses> {
     let dir = layout.dir();
@@ -42,7 +45,7 @@ pub(crate) fn witnesses(
     if named.is_none() && !dir.join("catalog").is_dir() {
         return Err(manifest::newest(files, dir).expect_err("there is no manifest"));
     }
-    let (catalog, testimony) = open_catalog(files, layout, warnings)?;
+    let (mut catalog, testimony) = open_catalog(files, layout, reserve, warnings)?;
     let (held, silence) = match testimony {
         Testimony::Record(record) => (Some(*record), String::new()),
         Testimony::Nothing(why) => (None, why),
@@ -90,7 +93,7 @@ pub(crate) fn witnesses(
                 Found::Damaged(why) => format!("was damaged ({why})"),
                 _ => "was missing".into(),
             };
-            manifest::publish(files, dir, &held)?;
+            reserve.spend(|| manifest::publish(files, dir, &held))?;
             warnings.push(format!(
                 "the manifest of version {newest} {why}; it was written again from the catalog"
             ));
@@ -101,7 +104,7 @@ pub(crate) fn witnesses(
             })
         }
         (None, Found::Record(published)) => {
-            catalog.commit(&published)?;
+            catalog.commit_spending(&published, reserve)?;
             let why = if silence.is_empty() {
                 "was behind".into()
             } else {
@@ -142,26 +145,29 @@ fn no_witness(silence: &str) -> String {
 fn open_catalog(
     files: &dyn Files,
     layout: &Layout,
+    reserve: &Reserve,
     warnings: &mut Vec<String>,
 ) -> Result<(Catalog, Testimony)> {
     let path = layout.catalog();
-    match Catalog::open(&path) {
+    let open = || Catalog::open(&path).map_err(Error::io("opening the catalog", &path));
+    match reserve.spend(open) {
         Ok(catalog) => {
             let testimony = catalog.read()?;
             Ok((catalog, testimony))
         }
-        Err(why) => {
-            let aside = orphan(files, layout, &path)?;
+        // sled writes when it is opened. There is nothing wrong with the catalog.
+        Err(e) if e.is_full() => Err(e),
+        Err(e) => {
+            let why = match e {
+                Error::Io { source, .. } => source.to_string(),
+                other => other.to_string(),
+            };
+            let aside = reserve.spend(|| orphan(files, layout, &path))?;
             warnings.push(format!(
                 "the catalog could not be opened ({why}); it was put aside as {}",
                 aside.display()
             ));
-            let catalog = Catalog::open(&path).map_err(|why| Error::Io {
-                doing: "opening the catalog",
-                path,
-                source: std::io::Error::other(why.clone()),
-            })?;
-            Ok((catalog, Testimony::Nothing(why)))
+            Ok((reserve.spend(open)?, Testimony::Nothing(why)))
         }
     }
 }
@@ -355,14 +361,22 @@ pub(crate) struct Replayed {
     pub(crate) bytes: u64,
     /// The log that everything was carried over to, to be named by a new version.
     pub(crate) carried: Option<LogId>,
+    /// There were batches to carry over, and no room for them.
+    pub(crate) in_place: bool,
 }
 
 /// Replays the live logs into a snapshot, for the writer: a torn tail is put aside and said. If any log was not closed
 /// in order, all batches are carried over to a new log, closed in order, so that damage to them is damage from now on.
+/// On a full disk the logs stay as they are, torn tails included, and only batches that may not be durable are carried
+/// over.
+///
+/// # Errors
+/// [`Error::Io`] if there is no room for those either.
 pub(crate) fn replay_logs(
     files: &dyn Files,
     layout: &Layout,
     record: &VersionRecord,
+    reserve: &Reserve,
     snapshot: &mut Snapshot,
     warnings: &mut Vec<String>,
 ) -> Result<Replayed> {
@@ -371,26 +385,21 @@ pub(crate) fn replay_logs(
     let mut bytes = 0;
     let mut open_end = false;
     let mut batches = Vec::new();
+    let mut torn_tails = Vec::new();
+    let (mut proven, mut unproven) = (HashSet::new(), HashSet::new());
     for &id in &logs {
         let path = layout.logs().join(log::name(id));
         let raw = files.read(&path).map_err(Error::io("reading", &path))?;
         let contents = log::read(&path, id, &raw, 0)?;
         if let Some(torn) = &contents.torn {
-            let aside = layout.orphans().join(format!("{}.torn", log::name(id)));
-            files
-                .create_dir(&layout.orphans())
-                .map_err(Error::io("creating", layout.orphans()))?;
-            crate::files::publish(files, &aside, &raw[torn.offset as usize..])
-                .map_err(Error::io("writing", &aside))?;
-            warnings.push(format!(
-                "the last {} bytes of {} were a write that was never finished or acknowledged; they were put aside as {}",
-                torn.len,
-                path.display(),
-                aside.display()
-            ));
+            torn_tails.push((id, raw[torn.offset as usize..].to_vec()));
         }
         bytes += raw.len() as u64;
         open_end |= !contents.ended;
+        let (synced, last) =
+            (contents.batches).split_at(contents.batches.len() - contents.unproven);
+        proven.extend(synced.iter().map(|batch| batch.first));
+        unproven.extend(last.iter().map(|batch| batch.first));
         batches.extend(apply_log(&path, contents, snapshot, &mut next_seq)?);
     }
     let mut next_log = LogId(
@@ -399,22 +408,107 @@ pub(crate) fn replay_logs(
             .max(record.first_log.0),
     );
     let mut carried = None;
+    let mut in_place = false;
     if open_end {
-        let mut log = LogWriter::create(files, &layout.logs(), next_log)?;
-        for batch in &batches {
-            log.append(batch)?;
+        let id = next_log;
+        next_log = LogId(id.0 + 1);
+        // The version that will name the new log is committed with the reserve's help, if need be. So it is not spent here.
+        let outcome = reserve.restore(record.rows_stored()).and_then(|()| {
+            put_aside(files, layout, &torn_tails, warnings)?;
+            carry_over(files, layout, id, &batches)
+        });
+        match outcome {
+            Ok(new) => {
+                bytes = new;
+                carried = Some(id);
+            }
+            Err(e) if e.is_full() => {
+                in_place = !batches.is_empty();
+                // What was read and never synced might go again with the next power cut, after somebody has seen it. It is
+                // seldom more than one batch.
+                batches.retain(|batch| {
+                    unproven.contains(&batch.first) && !proven.contains(&batch.first)
+                });
+                if !batches.is_empty() {
+                    bytes += reserve.spend(|| {
+                        let id = next_log;
+                        next_log = LogId(id.0 + 1);
+                        carry_over(files, layout, id, &batches)
+                    })?;
+                }
+                warnings.push(format!(
+                    "the disk is full ({e}), so the logs were not tidied up; delete rows and compact, or free some space: \
+                     no rows are inserted until there is room"
+                ));
+            }
+            Err(e) => return Err(e),
         }
-        bytes = log.bytes();
-        log.end()?;
-        carried = Some(next_log);
-        next_log = LogId(next_log.0 + 1);
     }
     Ok(Replayed {
         next_seq,
         next_log,
         bytes,
         carried,
+        in_place,
     })
+}
+
+/// Copies torn tails of logs to `orphans/`. If that fails, none is left there.
+fn put_aside(
+    files: &dyn Files,
+    layout: &Layout,
+    tails: &[(LogId, Vec<u8>)],
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    if tails.is_empty() {
+        return Ok(());
+    }
+    let orphans = layout.orphans();
+    let aside = |id: LogId| orphans.join(format!("{}.torn", log::name(id)));
+    let copy = || {
+        files
+            .create_dir(&orphans)
+            .map_err(Error::io("creating", &orphans))?;
+        for (id, bytes) in tails {
+            let path = aside(*id);
+            crate::files::publish(files, &path, bytes).map_err(Error::io("writing", &path))?;
+        }
+        Ok(())
+    };
+    if let Err(e) = copy() {
+        for (id, _) in tails {
+            let _ = files.remove(&aside(*id));
+        }
+        return Err(e);
+    }
+    for (id, bytes) in tails {
+        warnings.push(format!(
+            "the last {} bytes of {} were a write that was never finished or acknowledged; they were put aside as {}",
+            bytes.len(),
+            layout.logs().join(log::name(*id)).display(),
+            aside(*id).display()
+        ));
+    }
+    Ok(())
+}
+
+/// Writes all batches to a new log and closes it. Returns its bytes. If that fails, the log is removed; should it stay, its
+/// batches are found twice, and applied once.
+fn carry_over(files: &dyn Files, layout: &Layout, id: LogId, batches: &[Batch]) -> Result<u64> {
+    let mut log = LogWriter::create(files, &layout.logs(), id)?;
+    let write = || {
+        for batch in batches {
+            log.append(batch)?;
+        }
+        let bytes = log.bytes();
+        log.end()?;
+        Ok(bytes)
+    };
+    let outcome = write();
+    if outcome.is_err() {
+        let _ = files.remove(&layout.logs().join(log::name(id)));
+    }
+    outcome
 }
 
 /// The id that the next segment gets: above all that any file has.

@@ -2,14 +2,13 @@
 
 use crate::drift::Drift;
 use crate::error::Result;
-use crate::files::{Disk, Files};
 use crate::ids::Generation;
 use crate::layout::Layout;
 use crate::metric::Metric;
 use crate::snapshot::Snapshot;
+use crate::usage;
 use crate::version::RowsKind;
 use serde::Serialize;
-use std::path::Path;
 
 /// What a database holds.
 #[derive(Debug, Clone, Serialize)]
@@ -55,7 +54,7 @@ pub struct Bytes {
     pub deletions: u64,
     /// Write-ahead logs.
     pub logs: u64,
-    /// Bundles.
+    /// Bundles; a file that several of them share counts once.
     pub models: u64,
     /// Everything else: catalog, manifests, staged and orphaned files.
     pub other: u64,
@@ -99,10 +98,10 @@ impl Stats {
     }
 }
 
-/// Adds up file lengths. A file that goes away meanwhile counts as nothing.
+/// Adds up the bytes of files. One that several models share counts once.
 fn bytes(layout: &Layout) -> Bytes {
     let mut bytes = Bytes::default();
-    for (path, len) in tree(layout.dir()) {
+    for (path, len) in usage::tree(layout.dir()) {
         let Ok(inside) = path.strip_prefix(layout.dir()) else {
             continue;
         };
@@ -127,18 +126,4 @@ fn bytes(layout: &Layout) -> Bytes {
         *kind += len;
     }
     bytes
-}
-
-/// The files below a directory, with their lengths. Symbolic links are not followed.
-fn tree(dir: &Path) -> Vec<(std::path::PathBuf, u64)> {
-    let mut found = Vec::new();
-    for name in Disk::default().list(dir).unwrap_or_default() {
-        let path = dir.join(name);
-        match std::fs::symlink_metadata(&path) {
-            Ok(meta) if meta.is_dir() => found.extend(tree(&path)),
-            Ok(meta) if meta.is_file() => found.push((path, meta.len())),
-            _ => {}
-        }
-    }
-    found
 }

@@ -81,6 +81,14 @@ impl VersionRecord {
         self.model.unwrap_or_else(|| ModelId::exact(self.encoder))
     }
 
+    /// Rows of all segments, dead ones included.
+    pub(crate) fn rows_stored(&self) -> u64 {
+        self.segments
+            .iter()
+            .map(|segment| u64::from(segment.rows))
+            .sum()
+    }
+
     /// The bytes of both witnesses.
     pub fn encode(&self) -> Vec<u8> {
         let body = serde_json::to_vec(self).expect("a record has only plain fields");

@@ -4,6 +4,7 @@ pub mod doc_comments;
 pub mod faulty;
 pub mod hostile;
 pub mod mounted;
+pub mod quota;
 pub mod recording;
 pub mod watched;
 

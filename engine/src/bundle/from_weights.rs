@@ -4,8 +4,10 @@ use super::{Bundle, BundleWriter};
 use crate::encoder::EncoderSpec;
 use crate::encoder::write::{BertConfig, Precision, write_bert};
 use crate::error::{Error, Result};
+use crate::files::{Disk, Files as _};
 use crate::metric::Metric;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 /// Raised when the writer's graphs change, so that a set-up knows an older default bundle from its own.
@@ -62,15 +64,19 @@ pub fn make_default_bundle(from: &Path, to: &Path) -> Result<Bundle> {
     let parent = to
         .parent()
         .ok_or_else(|| Error::invalid("a bundle needs a name"))?;
-    fs::create_dir_all(parent).map_err(Error::io("creating", parent))?;
+    let disk = Disk::default();
+    let remove = |dir: &Path| match disk.remove_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", dir)(e)),
+        _ => Ok(()),
+    };
     // A damaged or older one gives way only once the new one is whole.
     let fresh = parent.join(format!(".default-{}.tmp", std::process::id()));
-    let _ = fs::remove_dir_all(&fresh);
+    remove(&fresh)?;
     let spec = EncoderSpec::bert(256);
     bundle_from_weights(from, &fresh, spec, Metric::Cosine, None, story)?;
-    if to.exists() {
-        fs::remove_dir_all(to).map_err(Error::io("removing", to))?;
-    }
-    fs::rename(&fresh, to).map_err(Error::io("naming", to))?;
+    remove(to)?;
+    disk.rename(&fresh, to).map_err(Error::io("naming", to))?;
+    disk.sync_dir(parent)
+        .map_err(Error::io("syncing", parent))?;
     Bundle::open(to)
 }

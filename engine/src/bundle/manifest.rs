@@ -6,6 +6,7 @@
 use super::id::{ContentHash, EncoderId, ModelId, from_hex, to_hex};
 use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
+use crate::files::Files;
 use crate::metric::Metric;
 use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
 use serde::{Deserialize, Serialize};
@@ -196,6 +197,13 @@ pub struct FileEntry {
     pub sha256: String,
 }
 
+impl FileEntry {
+    /// Returns whether these bytes are the file's.
+    pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
+        self.bytes == bytes.len() as u64 && self.sha256 == to_hex(&Sha256::digest(bytes))
+    }
+}
+
 /// Only the version, to refuse a newer manifest by name before its fields are looked at.
 #[derive(Deserialize)]
 struct VersionOnly {
@@ -287,6 +295,13 @@ impl Manifest {
         bytes.extend_from_slice(seal.as_bytes());
         bytes.extend_from_slice(SEAL_AFTER.as_bytes());
         bytes
+    }
+
+    /// Reads and checks the manifest of a bundle, and looks at none of its other files.
+    pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<Self> {
+        let path = dir.join(MANIFEST_FILE);
+        let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
+        Self::decode(&path, &bytes)
     }
 
     /// Reads and checks `manifest.json`.

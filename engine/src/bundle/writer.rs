@@ -8,12 +8,12 @@ use super::open::Bundle;
 use super::tensors;
 use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
+use crate::files::{self, Disk, Files};
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
-use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Collects the parts of a bundle; [`finish`](Self::finish) checks that they fit and writes them.
 ///
@@ -129,7 +129,12 @@ impl BundleWriter {
 
     /// Writes the bundle and opens it. Contents are synced before the name, so a crash leaves the whole bundle or
     /// none; what a crashed run left beside the place is a hidden directory that nobody takes for a bundle.
-    pub fn finish(mut self) -> Result<Bundle> {
+    pub fn finish(self) -> Result<Bundle> {
+        self.finish_on(&Disk::default())
+    }
+
+    /// The same on another [`Files`].
+    pub(crate) fn finish_on(mut self, files: &dyn Files) -> Result<Bundle> {
         self.fit()?;
         if self.dir.exists() {
             return Err(Error::invalid(format!(
@@ -141,20 +146,23 @@ impl BundleWriter {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
             _ => PathBuf::from("."),
         };
-        fs::create_dir_all(&parent).map_err(Error::io("creating", &parent))?;
-        let fresh = Fresh::create(&parent)?;
+        let fresh = Fresh::create(files, &parent)?;
         for part in std::mem::take(&mut self.parts) {
-            let entry = write_part(&fresh.0, part)?;
+            let entry = write_part(files, &fresh.dir, part)?;
             self.manifest.files.push(entry);
         }
         self.manifest.files.sort_by(|a, b| a.name.cmp(&b.name));
         self.manifest.check()?;
-        write_file(&fresh.0.join(MANIFEST_FILE), &self.manifest.encode())?;
-        sync_dir(&fresh.0)?;
+        let place = fresh.dir.join(MANIFEST_FILE);
+        write_file(files, &place, &self.manifest.encode())?;
+        let sync = |dir: &Path| files.sync_dir(dir).map_err(Error::io("syncing", dir));
+        sync(&fresh.dir)?;
         // Opened before it is named: what is refused never has the name.
-        Bundle::open(&fresh.0)?;
-        fs::rename(&fresh.0, &self.dir).map_err(Error::io("naming", &self.dir))?;
-        sync_dir(&parent)?;
+        Bundle::open(&fresh.dir)?;
+        files
+            .rename(&fresh.dir, &self.dir)
+            .map_err(Error::io("naming", &self.dir))?;
+        sync(&parent)?;
         Bundle::open(&self.dir)
     }
 
@@ -192,18 +200,26 @@ impl BundleWriter {
 }
 
 /// A hidden directory beside the place, gone when it was not renamed.
-struct Fresh(PathBuf);
+struct Fresh<'f> {
+    files: &'f dyn Files,
+    dir: PathBuf,
+}
 
-impl Fresh {
-    fn create(parent: &Path) -> Result<Self> {
+impl<'f> Fresh<'f> {
+    fn create(files: &'f dyn Files, parent: &Path) -> Result<Self> {
+        // No two writers of this process get the same number; what is there is an earlier process's.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
-        for attempt in 0..1000 {
-            let dir = parent.join(format!(".bundle-{pid}-{attempt}.tmp"));
-            match fs::create_dir(&dir) {
-                Ok(()) => return Ok(Self(dir)),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::io("creating", &dir)(error)),
+        for _ in 0..1000 {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let dir = parent.join(format!(".bundle-{pid}-{number}.tmp"));
+            if dir.exists() {
+                continue;
             }
+            files
+                .create_dir(&dir)
+                .map_err(Error::io("creating", &dir))?;
+            return Ok(Self { files, dir });
         }
         Err(Error::invalid(format!(
             "{} is full of .bundle-*.tmp; remove them",
@@ -212,14 +228,16 @@ impl Fresh {
     }
 }
 
-impl Drop for Fresh {
+impl Drop for Fresh<'_> {
     fn drop(&mut self) {
         // After the rename there is nothing of that name; a failure here leaves only a hidden directory.
-        let _ = fs::remove_dir_all(&self.0);
+        if self.dir.exists() {
+            let _ = self.files.remove_dir(&self.dir);
+        }
     }
 }
 
-fn write_part(dir: &Path, part: Part) -> Result<FileEntry> {
+fn write_part(files: &dyn Files, dir: &Path, part: Part) -> Result<FileEntry> {
     // Before anything is written: a name with a path in it would be written outside.
     let (Part::Bytes { name, .. }
     | Part::From {
@@ -234,43 +252,22 @@ fn write_part(dir: &Path, part: Part) -> Result<FileEntry> {
                 sha256: to_hex(&Sha256::digest(&bytes)),
                 name,
             };
-            write_file(&dir.join(&entry.name), &bytes)?;
+            write_file(files, &dir.join(&entry.name), &bytes)?;
             Ok(entry)
         }
         Part::From { entry, path } => {
             let to = dir.join(&entry.name);
             // A link needs no sync: the file it names was synced when its own bundle was written.
-            if fs::hard_link(&path, &to).is_err() {
-                fs::copy(&path, &to).map_err(Error::io("copying", &path))?;
-                File::open(&to)
-                    .and_then(|file| file.sync_all())
-                    .map_err(Error::io("syncing", &to))?;
-            }
+            files::link_or_copy(files, &path, &to).map_err(Error::io("copying", &path))?;
             Ok(entry)
         }
     }
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .map_err(Error::io("creating", path))?;
+fn write_file(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = files.create(path).map_err(Error::io("creating", path))?;
     file.write_all(bytes).map_err(Error::io("writing", path))?;
     // Linked files share their bytes with other bundles: nobody may write to them.
-    let mut permissions = file
-        .metadata()
-        .map_err(Error::io("reading", path))?
-        .permissions();
-    permissions.set_readonly(true);
-    file.set_permissions(permissions)
-        .map_err(Error::io("writing", path))?;
-    file.sync_all().map_err(Error::io("syncing", path))
-}
-
-fn sync_dir(dir: &Path) -> Result<()> {
-    File::open(dir)
-        .and_then(|file| file.sync_all())
-        .map_err(Error::io("syncing", dir))
+    file.read_only().map_err(Error::io("writing", path))?;
+    file.sync().map_err(Error::io("syncing", path))
 }

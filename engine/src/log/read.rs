@@ -16,6 +16,8 @@ pub struct LogContents {
     pub end: u64,
     /// What follows them, if anything does.
     pub torn: Option<Torn>,
+    /// How many of the last batches may not have been synced: they were read, and a power cut may still undo them.
+    pub unproven: usize,
 }
 
 /// The end of a log that a crash left half written. Nobody was told that it was kept.
@@ -37,6 +39,7 @@ pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogConte
         ended: false,
         end: HEADER_LEN as u64,
         torn: None,
+        unproven: 0,
     };
     if !header(path, log, bytes)? {
         // Less than a header, in a log that took no record yet: its creation was cut short.
@@ -48,6 +51,9 @@ pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogConte
         return Ok(contents);
     }
     let mut at = from.max(HEADER_LEN as u64) as usize;
+    // Offsets of the batches, and how far the log is known to have been synced.
+    let mut offsets = Vec::new();
+    let mut synced = 0;
     while at < bytes.len() && !contents.ended {
         let Some(record) = Record::at(log, bytes, at) else {
             break;
@@ -55,6 +61,7 @@ pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogConte
         match record.kind {
             Kind::End => contents.ended = true,
             Kind::Batch => {
+                offsets.push(at as u64);
                 contents
                     .batches
                     .push(Batch::decode(record.payload).map_err(|detail| {
@@ -63,9 +70,14 @@ pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogConte
                     })?)
             }
         }
+        synced = synced.max(record.synced);
         at = record.next;
     }
     contents.end = at as u64;
+    if !contents.ended {
+        let synced = synced.max(begun(bytes, at).unwrap_or(0));
+        contents.unproven = offsets.iter().filter(|&&offset| offset >= synced).count();
+    }
     if at < bytes.len() {
         if contents.ended {
             return Err(Error::corrupt(
@@ -125,6 +137,15 @@ fn header(path: &Path, log: LogId, bytes: &[u8]) -> Result<bool> {
         });
     }
     Ok(true)
+}
+
+/// How much had been synced when a record was begun at `at` whose end never reached the disk, if its header is there.
+fn begun(bytes: &[u8], at: usize) -> Option<u64> {
+    let header = bytes.get(at..at + 24)?;
+    let field = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+    // Its checksum covers the payload too. But garbage does not hold its own offset.
+    let (offset, synced) = (field(8), field(16));
+    (offset == at as u64 && synced <= offset).then_some(synced)
 }
 
 /// The offset of a whole record after `at` that was written when more than `at` bytes had been synced.
@@ -300,6 +321,32 @@ mod tests {
         let mut damaged = bytes.clone();
         damaged[first_end + 40] ^= 0xff;
         assert!(matches!(read_all(&damaged), Err(Error::Corrupt(_))));
+    }
+
+    #[test]
+    fn batches_that_may_not_have_been_synced_are_counted() {
+        let (_dir, ended) = sample(true);
+        assert_eq!(read_all(&ended).unwrap().unproven, 0);
+        // The third group proves the two before it.
+        let (_dir, bytes) = sample(false);
+        let whole = read_all(&bytes).unwrap();
+        assert_eq!(whole.unproven, 1);
+        let third = bytes.len() - 32 - (8 + 32 + 4 + 3 * 6usize).next_multiple_of(8);
+        // With its header alone it still does; with less, the second group (two batches) may not have been synced.
+        for (cut, unproven) in [
+            (third + 40, 0),
+            (third + 24, 0),
+            (third + 23, 2),
+            (third, 2),
+        ] {
+            let contents = read_all(&bytes[..cut]).unwrap();
+            assert_eq!(firsts(&contents), [1, 3, 4], "cut at {cut}");
+            assert_eq!(contents.unproven, unproven, "cut at {cut}");
+        }
+        // Garbage proves nothing.
+        let mut garbage = bytes[..third].to_vec();
+        garbage.extend([7; 64]);
+        assert_eq!(read_all(&garbage).unwrap().unproven, 2);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use super::{
     Batch, HEADER_LEN, Kind, MAGIC, MAX_PAYLOAD, RECORD_HEADER_LEN, VERSION, checksum, name,
 };
 use crate::error::{Error, Result};
-use crate::files::{Files, NewFile};
+use crate::files::{Files, NewFile, is_full};
 use crate::ids::LogId;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A log that is being written. Records are gathered in memory and reach the disk together in [`sync`](Self::sync).
+/// A log that is being written. Records are gathered in memory and reach the disk together in [`sync_making_room`](Self::sync_making_room).
 pub struct LogWriter {
     id: LogId,
     path: PathBuf,
@@ -33,10 +34,16 @@ impl LogWriter {
         header.extend([0; 32]);
         header.extend(checksum(id, &header, &[]).to_le_bytes());
         let mut file = files.create(&path).map_err(Error::io("creating", &path))?;
-        file.write_all(&header)
-            .map_err(Error::io("writing", &path))?;
-        file.sync().map_err(Error::io("syncing", &path))?;
-        files.sync_dir(dir).map_err(Error::io("syncing", dir))?;
+        let written = file
+            .write_all(&header)
+            .map_err(Error::io("writing", &path))
+            .and_then(|()| file.sync().map_err(Error::io("syncing", &path)))
+            .and_then(|()| files.sync_dir(dir).map_err(Error::io("syncing", dir)));
+        if let Err(e) = written {
+            // It takes room and holds nothing. Should it stay, it reads as a creation that was cut short.
+            let _ = files.remove(&path);
+            return Err(e);
+        }
         Ok(Self {
             id,
             path,
@@ -57,7 +64,7 @@ impl LogWriter {
         self.synced + self.pending.len() as u64
     }
 
-    /// Adds a batch to what the next [`sync`](Self::sync) writes.
+    /// Adds a batch to what the next [`sync_making_room`](Self::sync_making_room) writes.
     pub fn append(&mut self, batch: &Batch) -> Result<()> {
         self.record(Kind::Batch, |out| batch.encode(out))
     }
@@ -86,8 +93,17 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes and syncs what was appended. One call makes a whole group of batches durable.
+    #[cfg(test)]
     pub fn sync(&mut self) -> Result<()> {
+        self.sync_making_room(|_| false)
+    }
+
+    /// Writes and syncs what was appended. One call makes a whole group of batches durable. If the disk is full, `make_room` is called with the bytes that are still to be written; if it returns
+    /// `true`, the write goes on where it stopped.
+    pub(crate) fn sync_making_room(
+        &mut self,
+        mut make_room: impl FnMut(usize) -> bool,
+    ) -> Result<()> {
         if self.failed {
             return Err(Error::OutcomeUnknown(format!(
                 "{}: an earlier write failed",
@@ -99,9 +115,21 @@ impl LogWriter {
         }
         // Set first, cleared last: whatever goes wrong between, this log takes no more.
         self.failed = true;
-        self.file
-            .write_all(&self.pending)
-            .map_err(Error::io("writing", &self.path))?;
+        let mut left = &self.pending[..];
+        while !left.is_empty() {
+            match self.file.write(left) {
+                Ok(0) => {
+                    return Err(Error::io("writing", &self.path)(
+                        ErrorKind::WriteZero.into(),
+                    ));
+                }
+                Ok(written) => left = &left[written..],
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // No sync has failed: what was written is there, and the rest follows it.
+                Err(e) if is_full(&e) && make_room(left.len()) => {}
+                Err(e) => return Err(Error::io("writing", &self.path)(e)),
+            }
+        }
         self.file.sync().map_err(Error::io("syncing", &self.path))?;
         self.synced += self.pending.len() as u64;
         self.pending.clear();
@@ -112,9 +140,14 @@ impl LogWriter {
     }
 
     /// Closes the log in order: a bad record in it is damage from now on, never a torn tail.
-    pub fn end(mut self) -> Result<()> {
+    pub fn end(self) -> Result<()> {
+        self.end_making_room(|_| false)
+    }
+
+    /// The same, making room as [`sync_making_room`](Self::sync_making_room) does.
+    pub(crate) fn end_making_room(mut self, make_room: impl FnMut(usize) -> bool) -> Result<()> {
         self.record(Kind::End, |_| {})?;
-        self.sync()
+        self.sync_making_room(make_room)
     }
 }
 

@@ -192,11 +192,8 @@ impl Repair<'_> {
         if base.record.is_none() && self.layout.catalog().exists() {
             orphan(&*self.disk, &self.layout, &self.layout.catalog())?;
         }
-        let catalog = Catalog::open(&self.layout.catalog()).map_err(|why| Error::Io {
-            doing: "opening the catalog",
-            path: self.layout.catalog(),
-            source: std::io::Error::other(why),
-        })?;
+        let catalog = Catalog::open(&self.layout.catalog())
+            .map_err(Error::io("opening the catalog", self.layout.catalog()))?;
         catalog.commit(&record)?;
         manifest::publish(&*self.disk, self.layout.dir(), &record)?;
         self.done(format!(

@@ -14,12 +14,14 @@ mod model;
 mod rewrite;
 mod segments;
 
+use crate::creation;
 use crate::error::{Error, Result};
 use crate::files::{Disk, Files};
 use crate::layout::Layout;
 use crate::lock::FileLock;
 use crate::manifest;
 use crate::recover;
+use crate::reserve::Reserve;
 use crate::version::VersionRecord;
 use crate::{Database, Options};
 use serde::Serialize;
@@ -85,21 +87,27 @@ impl Repaired {
 /// is not there, [`Error::Io`] if a file can't be read for want of permission. Nothing is lost then; run it again.
 pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired> {
     let layout = Layout::existing(dir.as_ref())?;
+    // A part of a copy is not a damaged database: what is missing is where it was copied from.
+    creation::refuse_unfinished(&Disk::default(), layout.dir())?;
     if !layout.segments().is_dir() || !layout.logs().is_dir() {
         return Err(Error::Incompatible {
             path: layout.dir().into(),
             what: "not a mopqdb database".into(),
         });
     }
+    let disk: Arc<dyn Files> = Arc::new(Disk::default());
     let mut repair = Repair {
-        disk: Arc::new(Disk::default()),
+        reserve: Arc::new(Reserve::find(&disk, &layout)),
+        disk,
         layout,
         options,
         report: Repaired::default(),
     };
     {
         let _lock = FileLock::acquire(&repair.layout.lock())?;
-        repair.run()?;
+        let reserve = Arc::clone(&repair.reserve);
+        // A repair that stopped half-way can be run again; what it did before that is reported too.
+        reserve.spend(|| repair.run())?;
     }
     let Repair { layout, report, .. } = repair;
     let mut report = report;
@@ -119,6 +127,7 @@ pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired
 
 struct Repair<'o> {
     disk: Arc<dyn Files>,
+    reserve: Arc<Reserve>,
     layout: Layout,
     options: &'o RepairOptions,
     report: Repaired,
@@ -161,7 +170,7 @@ impl Repair<'_> {
                 break;
             }
         }
-        let record = match recover::witnesses(disk, layout, &mut self.report.done) {
+        let record = match recover::witnesses(disk, layout, &self.reserve, &mut self.report.done) {
             Ok(witnesses) => match self.newer_than(&witnesses.record)? {
                 None => Some(witnesses.record),
                 Some(newer) => {

@@ -1,6 +1,7 @@
 //! Making a new version the version: data first, name second, two witnesses.
 
 use super::Store;
+use super::write_segment::{CodedRows, NewSegment, write_segment};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::files::Files;
@@ -8,6 +9,8 @@ use crate::ids::{Generation, LogId, SegmentId, Seq};
 use crate::layout::Layout;
 use crate::log::{self, Batch, LogWriter};
 use crate::manifest;
+use crate::model::Model;
+use crate::reserve::Reserve;
 use crate::segment::{Deletions, FileName};
 use crate::snapshot::Snapshot;
 use crate::version::{SegmentRecord, VersionRecord};
@@ -15,6 +18,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What only the holder of its lock may touch: the log, the witnesses, the record they hold.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Committer {
     pub(crate) closed_bytes: u64,
     /// Why nothing more is written through this handle.
     failed: Option<String>,
+    /// Given up for what this writes when the disk is full: all of it is small, or frees room, or was begun.
+    reserve: Arc<Reserve>,
 }
 
 /// What a new version changes.
@@ -42,12 +48,22 @@ pub(crate) struct Change {
     pub(crate) first_seq: Seq,
 }
 
+/// What a segment may be written to when the disk is full.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Room {
+    /// Free room only: nobody waits for it, and it will be tried again soon.
+    Free,
+    /// The room of the reserve too: it was asked for, and frees more in the end.
+    Reserve,
+}
+
 impl Committer {
     pub(crate) fn new(
         catalog: Catalog,
         record: VersionRecord,
         next_log: LogId,
         next_segment: SegmentId,
+        reserve: Arc<Reserve>,
     ) -> Self {
         Self {
             catalog,
@@ -57,6 +73,7 @@ impl Committer {
             next_segment,
             closed_bytes: 0,
             failed: None,
+            reserve,
         }
     }
 
@@ -69,11 +86,8 @@ impl Committer {
     }
 
     fn fail(&mut self, error: Error) -> Error {
-        self.failed.get_or_insert_with(|| error.to_string());
-        match error {
-            known @ Error::OutcomeUnknown(_) => known,
-            other => Error::OutcomeUnknown(other.to_string()),
-        }
+        self.failed.get_or_insert_with(|| error.cause());
+        error.outcome_unknown()
     }
 
     /// Adds a batch to what the next sync writes, starting a log where there is none.
@@ -87,10 +101,13 @@ impl Committer {
         let log = match &mut self.log {
             Some(log) => log,
             none => {
-                // An id is used once, even by a log whose creation failed.
-                let id = self.next_log;
-                self.next_log = LogId(id.0 + 1);
-                none.insert(LogWriter::create(files, &layout.logs(), id)?)
+                let next = &mut self.next_log;
+                none.insert(self.reserve.spend(|| {
+                    // An id is used once, even by a log whose creation failed.
+                    let id = *next;
+                    *next = LogId(id.0 + 1);
+                    LogWriter::create(files, &layout.logs(), id)
+                })?)
             }
         };
         log.append(batch)
@@ -99,9 +116,12 @@ impl Committer {
     /// One sync for all that was appended.
     pub(super) fn sync_log(&mut self) -> Result<()> {
         self.check()?;
+        let reserve = Arc::clone(&self.reserve);
         match &mut self.log {
             None => Ok(()),
-            Some(log) => log.sync().map_err(|e| self.fail(e)),
+            Some(log) => log
+                .sync_making_room(|left| reserve.give_up_for(left))
+                .map_err(|e| self.fail(e)),
         }
     }
 
@@ -110,7 +130,9 @@ impl Committer {
         self.check()?;
         if let Some(log) = self.log.take() {
             self.closed_bytes += log.bytes();
-            log.end().map_err(|e| self.fail(e))?;
+            let reserve = Arc::clone(&self.reserve);
+            log.end_making_room(|left| reserve.give_up_for(left))
+                .map_err(|e| self.fail(e))?;
         }
         Ok(self.next_log)
     }
@@ -143,10 +165,9 @@ impl Committer {
         record: VersionRecord,
     ) -> Result<()> {
         self.check()?;
-        let committed = self
-            .catalog
-            .commit(&record)
-            .and_then(|()| manifest::publish(files, layout.dir(), &record));
+        let reserve = &self.reserve;
+        let committed = (self.catalog.commit_spending(&record, reserve))
+            .and_then(|()| reserve.spend(|| manifest::publish(files, layout.dir(), &record)));
         committed.map_err(|e| self.fail(e))?;
         self.record = record;
         Ok(())
@@ -154,6 +175,36 @@ impl Committer {
 }
 
 impl Store {
+    /// Writes and syncs the files of a new segment. If that fails, nothing is left of them: they take room.
+    pub(super) fn write_files(
+        &self,
+        new: &NewSegment,
+        model: &Model,
+        source: &dyn CodedRows,
+        room: Room,
+    ) -> Result<()> {
+        let dir = self.layout.segments();
+        let write = || {
+            let written = write_segment(&self.files, &dir, new, model, source).and_then(|_| {
+                self.files
+                    .sync_dir(&dir)
+                    .map_err(Error::io("syncing", &dir))
+            });
+            if written.is_err() {
+                remove_segment(&*self.files, &self.layout, new.id);
+            }
+            written
+        };
+        let written = match room {
+            Room::Free => write(),
+            Room::Reserve => self.reserve.spend(write),
+        };
+        if written.is_err() {
+            self.reserve.restore_if_it_fits(self.current().rows());
+        }
+        written
+    }
+
     /// Commits a version: writes the deletion files it needs, then the witnesses, then shows its snapshot.
     ///
     /// Requires: the files of new segments are written and synced, `sealing` or `compacting` is held by the caller.
@@ -182,7 +233,9 @@ impl Store {
                     for row in view.live.dead_rows() {
                         deletions.insert(row);
                     }
-                    deletions.write(Arc::clone(&self.files), &deletions.name().within(&dir))?;
+                    let path = deletions.name().within(&dir);
+                    self.reserve
+                        .spend(|| deletions.write(Arc::clone(&self.files), &path))?;
                     Some(generation)
                 }
             };
@@ -217,6 +270,12 @@ impl Store {
         self.versions.publish(snapshot);
         committer.closed_bytes = closed_log_bytes(&*self.files, &self.layout, committer);
         retire(&*self.files, &self.layout, &before, &committer.record);
+        if committer.record.first_log > before.first_log {
+            // The logs that recovery could not carry over are retired.
+            self.in_place.store(false, Ordering::SeqCst);
+        }
+        self.reserve
+            .restore_if_it_fits(committer.record.rows_stored());
         Ok(())
     }
 }
@@ -274,7 +333,7 @@ fn retire(files: &dyn Files, layout: &Layout, before: &VersionRecord, now: &Vers
     }
 }
 
-/// Removes the files of a segment that no version names, because all its rows died while it was written.
+/// Removes the files of a segment that no version names: all its rows died while it was written, or writing it failed.
 pub(super) fn remove_segment(files: &dyn Files, layout: &Layout, id: SegmentId) {
     for name in files.list(&layout.segments()).unwrap_or_default() {
         if (name.parse::<FileName>()).is_ok_and(|file| file.segment() == id) {

@@ -4,11 +4,11 @@
 //! with the segments. Old snapshots keep
 //! the inputs readable until they are dropped.
 
-use super::commit::Change;
+use super::commit::{Change, Room};
 use super::merged::Merged;
-use super::write_segment::{NewSegment, write_segment};
+use super::write_segment::NewSegment;
 use super::{Store, lock};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::{Generation, RowId, SegmentId};
 use crate::live::Live;
 use crate::sealed::{Sealed, SegmentView};
@@ -36,16 +36,44 @@ pub struct Compacted {
 }
 
 impl Store {
-    /// Merges all that can be merged and drops every dead row.
+    /// Merges all that can be merged and drops every dead row. Where there is no room to merge, only drops dead rows.
     pub(crate) fn compact(&self) -> Result<Compacted> {
-        self.seal()?;
         let compacting = lock(&self.compacting);
         let mut done = Compacted::default();
-        // From the newest on, so that earlier positions stay what they are.
-        for group in groups(&sizes(&self.current())).into_iter().rev() {
-            self.merge(&compacting, group, &mut done)?;
+        match self.merge_all(&compacting, &mut done) {
+            Err(e) if e.is_full() => {
+                self.drop_dead(&compacting, &mut done)?;
+                // Perhaps what was freed is room enough. If not, no dead row is left all the same.
+                match self.merge_all(&compacting, &mut done) {
+                    Err(e) if e.is_full() => tracing::warn!("segments were not merged: {e}"),
+                    outcome => outcome?,
+                }
+            }
+            outcome => outcome?,
         }
         Ok(done)
+    }
+
+    fn merge_all(&self, compacting: &MutexGuard<'_, ()>, done: &mut Compacted) -> Result<()> {
+        self.seal()?;
+        // From the newest on, so that earlier positions stay what they are.
+        for group in groups(&sizes(&self.current())).into_iter().rev() {
+            self.merge(compacting, group, Room::Reserve, done)?;
+        }
+        Ok(())
+    }
+
+    /// Drops the dead rows of each segment by itself. The one with the fewest living rows comes first: it needs the least
+    /// room, often none, and what it frees is room for the next.
+    fn drop_dead(&self, compacting: &MutexGuard<'_, ()>, done: &mut Compacted) -> Result<()> {
+        loop {
+            let sizes = sizes(&self.current());
+            let dead = (0..sizes.len()).filter(|&at| sizes[at].1 > 0);
+            let Some(at) = dead.min_by_key(|&at| alive(&sizes[at])) else {
+                return Ok(());
+            };
+            self.merge(compacting, at..at + 1, Room::Reserve, done)?;
+        }
     }
 
     /// Does the one piece of compaction that is most due, if any is. Whether it did.
@@ -56,8 +84,8 @@ impl Store {
         let Some(group) = due(&sizes(&self.current())) else {
             return Ok(false);
         };
-        self.merge(&compacting, group, &mut Compacted::default())?;
-        Ok(true)
+        let done = self.merge(&compacting, group, Room::Free, &mut Compacted::default());
+        done.map(|()| true)
     }
 
     /// Merges a range of segments into one.
@@ -68,6 +96,7 @@ impl Store {
         &self,
         _compacting: &MutexGuard<'_, ()>,
         group: Range<usize>,
+        room: Room,
         done: &mut Compacted,
     ) -> Result<()> {
         let snapshot = self.current();
@@ -87,20 +116,12 @@ impl Store {
         let sealed = if alive == 0 {
             None
         } else {
-            write_segment(
-                &self.files,
-                &dir,
-                &new,
-                &snapshot.model,
-                &Merged {
-                    inputs,
-                    model: &snapshot.model,
-                    resident: self.options.memory_limit / 4,
-                },
-            )?;
-            self.files
-                .sync_dir(&dir)
-                .map_err(Error::io("syncing", &dir))?;
+            let rows = Merged {
+                inputs,
+                model: &snapshot.model,
+                resident: self.options.memory_limit / 4,
+            };
+            self.write_files(&new, &snapshot.model, &rows, room)?;
             Some(Arc::new(Sealed::open(
                 &*self.files,
                 &dir,
@@ -121,12 +142,7 @@ impl Store {
             live: carry(inputs, now),
             sealed,
         });
-        done.inputs += inputs.len();
-        done.outputs += usize::from(output.is_some());
-        done.dropped += inputs
-            .iter()
-            .map(|view| u64::from(view.live.dead()))
-            .sum::<u64>();
+        let outputs = usize::from(output.is_some());
         Arc::make_mut(&mut next.segments).splice(group, output);
         let (first_log, first_seq) = (committer.record.first_log, committer.record.first_seq);
         self.commit_version(
@@ -136,7 +152,14 @@ impl Store {
                 first_log,
                 first_seq,
             },
-        )
+        )?;
+        done.inputs += inputs.len();
+        done.outputs += outputs;
+        done.dropped += inputs
+            .iter()
+            .map(|view| u64::from(view.live.dead()))
+            .sum::<u64>();
+        Ok(())
     }
 }
 

@@ -105,7 +105,11 @@ impl Store {
             let unchanged = at == 0 && Arc::ptr_eq(&queued.snapshot, &current);
             outcomes.push((slot, self.apply(committer, &mut next, queued, unchanged)));
         }
-        match committer.sync_log() {
+        let synced = committer.sync_log();
+        if self.reserve.is_gone() {
+            self.reserve.restore_if_it_fits(next.rows());
+        }
+        match synced {
             Ok(()) => {
                 // A batch is seen by queries before its caller is told: never the other way round.
                 self.versions.publish(next);
@@ -114,7 +118,7 @@ impl Store {
                 }
             }
             Err(e) => {
-                let why = e.to_string();
+                let why = e.cause();
                 for (slot, outcome) in outcomes {
                     let unknown = || Error::OutcomeUnknown(why.clone());
                     *lock(&slot) = Some(outcome.and_then(|_| Err(unknown())));

@@ -20,16 +20,19 @@ pub use compact::Compacted;
 pub(crate) use group::{Queue, replay};
 pub(crate) use write_segment::{CodesSink, NewSegment, Rows, TakeRow, TakeVectors, write_rows};
 
-use crate::error::Result;
-use crate::files::Files;
+use crate::error::{Error, Result};
+use crate::files::{Files, is_full};
 use crate::ids::{LogId, Seq};
 use crate::layout::Layout;
 use crate::lock::FileLock;
 use crate::options::Options;
+use crate::reserve::Reserve;
 use crate::row::{Inserted, Row};
 use crate::sealer::Bell;
 use crate::snapshot::Snapshot;
 use crate::versions::Versions;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Everything that the handles of one open database share.
@@ -47,6 +50,11 @@ pub(crate) struct Store {
     pub(crate) bell: Bell,
     /// Held by a compaction, and by whoever changes the model.
     pub(crate) compacting: Mutex<()>,
+    /// Room for a full disk; the committer has it too.
+    pub(crate) reserve: Arc<Reserve>,
+    /// Recovery found no room to carry the logs over. They are used as they are, and take no rows until a seal has
+    /// retired them.
+    pub(crate) in_place: AtomicBool,
     pub(crate) warnings: Vec<String>,
     /// Last, so that it is freed last.
     pub(crate) _lock: FileLock,
@@ -60,6 +68,7 @@ impl Store {
 
     /// Inserts or replaces rows; returns when they are durable.
     pub(crate) fn insert(&self, rows: &[Row]) -> Result<Inserted> {
+        self.expect_room()?;
         loop {
             let snapshot = self.current();
             let prepared = prepare::insert(&snapshot, rows)?;
@@ -101,6 +110,33 @@ impl Store {
         if let Err(e) = self.seal_if_due() {
             tracing::warn!("sealing: {e}");
         }
+    }
+
+    /// Refuses rows on a disk that was found full, until there is room again: the little that is left is for what frees
+    /// more.
+    fn expect_room(&self) -> Result<()> {
+        let refused = |e: Error| match e {
+            Error::Io { source, .. } if is_full(&source) => {
+                let detail = format!(
+                    "{source}: no rows are inserted until there is room; deleting rows, compacting and pruning work, and \
+                     free some"
+                );
+                Error::io("inserting", self.layout.dir())(io::Error::new(source.kind(), detail))
+            }
+            other => other,
+        };
+        if self.in_place.load(Ordering::SeqCst) {
+            self.seal().map_err(refused)?;
+        }
+        if !self.reserve.is_whole() {
+            match self.reserve.restore(self.current().rows()) {
+                Err(e) if e.is_full() => return Err(refused(e)),
+                // Without a reserve for some other reason, rows can be inserted as long as there is room.
+                Err(e) => tracing::debug!("no reserve: {e}"),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Names the log to which recovery carried everything over.

@@ -1,11 +1,9 @@
 //! Sealing: the tail becomes a segment, its logs are retired.
 
-use super::commit::{Change, Committer, remove_segment};
-use super::write_segment::{
-    CodedRows, NewSegment, Rows, TakeCodes, TakeRow, TakeVectors, write_segment,
-};
+use super::commit::{Change, Committer, Room, remove_segment};
+use super::write_segment::{CodedRows, NewSegment, Rows, TakeCodes, TakeRow, TakeVectors};
 use super::{Store, lock};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::{Generation, RowId};
 use crate::live::Live;
 use crate::scan::Vectors;
@@ -83,19 +81,11 @@ impl Store {
         let sealed = if alive == 0 {
             None
         } else {
-            write_segment(
-                &self.files,
-                &dir,
-                &new,
-                &model,
-                &Taken {
-                    runs: &taken,
-                    dim: model.dim(),
-                },
-            )?;
-            self.files
-                .sync_dir(&dir)
-                .map_err(Error::io("syncing", &dir))?;
+            let rows = Taken {
+                runs: &taken,
+                dim: model.dim(),
+            };
+            self.write_files(&new, &model, &rows, Room::Reserve)?;
             Some(Arc::new(Sealed::open(&*self.files, &dir, new.id, &model)?))
         };
 
@@ -156,16 +146,11 @@ impl Store {
             replaces: Vec::new(),
         };
         let dir = self.layout.segments();
-        write_segment(
-            &self.files,
-            &dir,
-            &new,
-            &next.model,
-            &Taken {
-                runs: &taken,
-                dim: next.model.dim(),
-            },
-        )?;
+        let rows = Taken {
+            runs: &taken,
+            dim: next.model.dim(),
+        };
+        self.write_files(&new, &next.model, &rows, Room::Reserve)?;
         let sealed = Arc::new(Sealed::open(&*self.files, &dir, new.id, &next.model)?);
         Ok(Some(SegmentView {
             sealed,

@@ -8,6 +8,7 @@ use mopqdb::{CreateOptions, Database, Error};
 use mopqdb_tests::faulty::{Fault, Faulty};
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Recording};
 use mopqdb_tests::watched::{Call, Watched, Watcher};
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -46,7 +47,14 @@ fn expect_a_way_on(path: &Path, new: &CreateOptions) -> bool {
 
 /// Says at the nth call that it is there, and waits to be killed.
 #[derive(Debug)]
-struct Stopping(AtomicUsize);
+pub struct Stopping(AtomicUsize);
+
+impl Stopping {
+    /// Stops at a call, counted from 1.
+    pub fn at(nth: usize) -> Self {
+        Self(AtomicUsize::new(nth))
+    }
+}
 
 impl Watcher for Stopping {
     fn before(&self, call: &Call<'_>) -> io::Result<usize> {
@@ -69,9 +77,7 @@ fn child() {
         return;
     };
     let number = |name: &str| std::env::var(name).unwrap().parse::<usize>().unwrap();
-    let files = Watched::disk(Arc::new(Stopping(AtomicUsize::new(number(
-        "MOPQDB_CREATE_STOP",
-    )))));
+    let files = Watched::disk(Arc::new(Stopping::at(number("MOPQDB_CREATE_STOP"))));
     let models = std::env::var("MOPQDB_CREATE_MODELS").unwrap();
     let db = Database::create_on(files, Path::new(&path), &new(Path::new(&models)), options());
     db.unwrap().close().unwrap();
@@ -80,16 +86,20 @@ fn child() {
 
 /// Kills a child at its nth call to the disk. Returns the last line it said.
 fn kill_at(path: &Path, models: &Path, nth: usize) -> String {
+    let set = [
+        ("MOPQDB_CREATE_DIR", path.as_os_str().to_owned()),
+        ("MOPQDB_CREATE_MODELS", models.as_os_str().to_owned()),
+        ("MOPQDB_CREATE_STOP", nth.to_string().into()),
+    ];
+    kill_when_it_stops("creating::child", set)
+}
+
+/// Runs a test of this program as a child, with these variables, and kills it once it says a line with `#`, which is
+/// returned.
+pub fn kill_when_it_stops<const N: usize>(test: &str, set: [(&str, OsString); N]) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "creating::child",
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env("MOPQDB_CREATE_DIR", path)
-        .env("MOPQDB_CREATE_MODELS", models)
-        .env("MOPQDB_CREATE_STOP", nth.to_string())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .envs(set)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -181,8 +191,9 @@ fn whichever_call_fails_a_creation_can_be_repeated() {
     report(tried, "calls failed during creation");
 }
 
+/// Watches and does nothing.
 #[derive(Debug)]
-struct Quiet;
+pub struct Quiet;
 
 impl Watcher for Quiet {}
 

@@ -39,7 +39,7 @@ pub fn sample(models: &Models, path: &Path) -> World {
     world
 }
 
-/// All files but sled's and the locks, with their bytes.
+/// All files but sled's, the locks and the reserve, which holds no data, with their bytes.
 pub fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut left = vec![path.to_path_buf()];
@@ -51,7 +51,7 @@ pub fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
                 if name != "catalog" {
                     left.push(entry);
                 }
-            } else if !name.contains("LOCK") && !name.contains(".lock") {
+            } else if !name.contains("LOCK") && !name.contains(".lock") && name != "RESERVE" {
                 let bytes = fs::read(&entry).unwrap();
                 found.push((entry, bytes));
             }

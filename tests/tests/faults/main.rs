@@ -1,10 +1,12 @@
 //! The promise, tested: one file a kind of fault. Sizes are for every push; `make torture` runs the long ones, by
 //! `MOPQDB_TORTURE=1`.
 
+mod backups;
 mod bounds;
 mod creating;
 mod encoders;
 mod flips;
+mod full_disk;
 mod io_errors;
 mod kills;
 mod limits;
@@ -13,6 +15,7 @@ mod old_files;
 mod power;
 mod processes;
 mod rebuilds;
+mod registering;
 mod repairs;
 mod stress;
 #[path = "../storage/support.rs"]

@@ -1,0 +1,60 @@
+//! The room that files take on a disk, on which one file may have several names.
+
+use crate::files::{Disk, Files};
+use std::collections::{HashMap, HashSet};
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+/// The files below a directory, or the one file, with their bytes. Of several names of one file the first in order has
+/// its bytes, the others have none. Symbolic links are not followed.
+pub(crate) fn tree(path: &Path) -> Vec<(PathBuf, u64)> {
+    let mut seen = HashSet::new();
+    let once = |(path, found): (PathBuf, Metadata)| match identity(&found) {
+        Some((file, _)) if !seen.insert(file) => (path, 0),
+        _ => (path, found.len()),
+    };
+    walk(path).into_iter().map(once).collect()
+}
+
+/// The bytes that are free once these files and directories are gone: of files that have no other name.
+pub(crate) fn freed(paths: &[PathBuf]) -> u64 {
+    let mut names = HashMap::new();
+    let mut bytes = 0;
+    for (_, found) in paths.iter().flat_map(|path| walk(path)) {
+        let Some((file, links)) = identity(&found) else {
+            bytes += found.len();
+            continue;
+        };
+        let count = names.entry(file).or_insert(0);
+        *count += 1;
+        bytes += if *count == links { found.len() } else { 0 };
+    }
+    bytes
+}
+
+fn walk(path: &Path) -> Vec<(PathBuf, Metadata)> {
+    // A file that goes away meanwhile takes no room.
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => {
+            let names = Disk::default().list(path).unwrap_or_default();
+            let paths = names.iter().map(|name| path.join(name));
+            paths.flat_map(|path| walk(&path)).collect()
+        }
+        Ok(found) if found.is_file() => vec![(path.into(), found)],
+        _ => Vec::new(),
+    }
+}
+
+/// What tells a file from others whatever its name, and how many names it has; `None` where the system does not say.
+fn identity(found: &Metadata) -> Option<((u64, u64), u64)> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        Some(((found.dev(), found.ino()), found.nlink()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = found;
+        None
+    }
+}
