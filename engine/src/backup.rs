@@ -221,8 +221,7 @@ impl Copying<'_> {
             self.runs()?;
         }
         let place = self.to.catalog();
-        let catalog =
-            Catalog::open(&place).map_err(Error::io("creating the catalog", place))?;
+        let catalog = Catalog::open(&place).map_err(Error::io("creating the catalog", place))?;
         catalog.commit(self.record)?;
         for directory in self.to.directories().iter().rev() {
             self.sync_dir(directory)?;

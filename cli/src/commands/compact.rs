@@ -1,6 +1,6 @@
 use crate::out::{Out, plural};
 use crate::settings::Settings;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ impl Compact {
         let mut out = Out::new(settings);
         match out.is_json() {
             true => out.object(
-                &json!({"inputs": done.inputs, "outputs": done.outputs, "dropped": done.dropped}),
+                &json!({"inputs": done.inputs, "outputs": done.outputs, "dropped": done.dropped, "out_of_room": done.out_of_room}),
             )?,
             false => out.line(format!(
                 "{} made {}, {} dropped",
@@ -33,6 +33,12 @@ impl Compact {
             ))?,
         }
         out.flush()?;
-        Ok(database.close()?)
+        database.close()?;
+        if done.out_of_room {
+            bail!(
+                "the disk has no room for the rest; free some space or delete more rows, and run it again"
+            );
+        }
+        Ok(())
     }
 }

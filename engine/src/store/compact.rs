@@ -26,6 +26,7 @@ const DEAD_SHARE: u32 = 4;
 
 /// What a compaction did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Compacted {
     /// Segments that were read.
     pub inputs: usize,
@@ -33,19 +34,22 @@ pub struct Compacted {
     pub outputs: usize,
     /// Dead rows that were dropped.
     pub dropped: u64,
+    /// The disk had no room for the rest of the work.
+    pub out_of_room: bool,
 }
 
 impl Store {
-    /// Merges all that can be merged and drops every dead row. Where there is no room to merge, only drops dead rows.
+    /// Merges all that can be merged and drops every dead row. Where there is no room to merge, only drops the dead rows
+    /// of segments, and says so in [`Compacted::out_of_room`].
     pub(crate) fn compact(&self) -> Result<Compacted> {
         let compacting = lock(&self.compacting);
         let mut done = Compacted::default();
         match self.merge_all(&compacting, &mut done) {
             Err(e) if e.is_full() => {
                 self.drop_dead(&compacting, &mut done)?;
-                // Perhaps what was freed is room enough. If not, no dead row is left all the same.
+                // Perhaps what was freed is room enough.
                 match self.merge_all(&compacting, &mut done) {
-                    Err(e) if e.is_full() => tracing::warn!("segments were not merged: {e}"),
+                    Err(e) if e.is_full() => done.out_of_room = true,
                     outcome => outcome?,
                 }
             }

@@ -57,7 +57,8 @@ fn leave(models: &Models, files: &Arc<dyn Files>, path: &Path, worlds: &[World])
     prune(path, &options).expect("what is not used can be dropped");
     let db = open(files, path).expect("a pruned database can be opened");
     models.check(&db.snapshot(), std::slice::from_ref(&world));
-    db.compact().expect("deleted rows can be dropped");
+    let done = db.compact().expect("deleted rows can be dropped");
+    assert!(!done.out_of_room, "there is room for what is left");
     let step = Step::Insert(vec![("after".into(), vec![0.5; DIM])]);
     models.run(&db, &step).expect("there is room again");
     let world = world.after(&step);
@@ -223,6 +224,7 @@ fn without_room_for_recovery_logs_are_read_in_place_and_rows_can_only_be_deleted
             assert!(said.contains(word), "{said}");
         }
         models.recognise(&db.snapshot(), std::slice::from_ref(&world));
+        assert!(db.compact().unwrap().out_of_room, "nothing can be sealed");
         if !reserve {
             // Nothing at all is left. It is said, and nothing is in doubt; a little room is enough.
             let error = db.delete(&["k/0"]).unwrap_err();
