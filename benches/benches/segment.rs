@@ -1,7 +1,7 @@
 //! How fast the files of a segment are written, opened and looked up. Rows are checked before anything is timed.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use mopqdb::files::{Disk, Files};
+use mopqdb::disk::files::{Disk, Files};
 use mopqdb::segment::{FileName, RowsFile, RowsMeta, RowsSummary, RowsWriter, Values};
 use mopqdb::{Generation, Metric, RowId, SegmentId, Seq};
 use std::hint::black_box;

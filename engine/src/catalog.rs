@@ -4,8 +4,8 @@
 //! So it holds one small record that the manifests hold too, is never trusted alone where they disagree
 //! (see [`crate::recover`]), and whatever it does in opening, a panic included, counts as "this witness has nothing".
 
+use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::reserve::Reserve;
 use crate::version::{BadRecord, VersionRecord};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

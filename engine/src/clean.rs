@@ -4,14 +4,14 @@
 //! are in another file, or all of them are dead. Whatever else is not named by the record moves to `orphans/`, and the
 //! user is told.
 
+use crate::disk::files::{Files, temporary};
+use crate::disk::layout::Layout;
+use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::files::{Files, temporary};
 use crate::ids::{RowId, SegmentId, Seq};
-use crate::layout::Layout;
 use crate::log;
 use crate::manifest;
 use crate::recover::{Witnesses, list, live_logs, orphan};
-use crate::reserve::Reserve;
 use crate::segment::{Deletions, FileName, RowsFile};
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;

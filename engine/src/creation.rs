@@ -6,10 +6,10 @@
 //! a finished database, whose next writer removes the marker before it writes anything.
 
 use crate::bundle::ModelId;
+use crate::disk::files::Files;
+use crate::disk::layout::{Layout, RECORDS};
+use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
-use crate::files::Files;
-use crate::layout::{Layout, RECORDS};
-use crate::lock::FileLock;
 use crate::segment::FileName;
 use crate::{log, manifest};
 use std::io;

@@ -4,8 +4,8 @@
 //! too, where [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
 
 use crate::bundle::{Bundle, BundleWriter, ModelId};
+use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
 use crate::model::Model;
 use crate::models;
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};

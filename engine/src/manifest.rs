@@ -3,8 +3,8 @@
 //! Readers in other processes know a database by these files alone.
 
 use crate::creation;
+use crate::disk::files::{self, Files};
 use crate::error::{Error, Result};
-use crate::files::{self, Files};
 use crate::ids::Generation;
 use crate::version::{BadRecord, VersionRecord};
 use std::io;
@@ -112,7 +112,7 @@ pub fn prune(files: &dyn Files, dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Disk;
+    use crate::disk::files::Disk;
     use crate::version::tests::record;
 
     #[test]

@@ -5,9 +5,9 @@
 //! may go backwards, and the times of files are lost when a database is copied.
 
 use crate::bundle::{Bundle, MANIFEST_FILE, ModelId};
+use crate::disk::files::{self, Disk, Files};
+use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::files::{self, Disk, Files};
-use crate::layout::Layout;
 use crate::manifest;
 use crate::model::Model;
 use crate::options::Options;

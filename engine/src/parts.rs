@@ -5,8 +5,8 @@
 //! without a list of them, and one is gone when the last bundle that has it is.
 
 use crate::bundle::{FileEntry, Manifest};
+use crate::disk::files::{self, Files};
 use crate::error::{Error, Result};
-use crate::files::{self, Files};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};

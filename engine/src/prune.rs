@@ -1,14 +1,14 @@
 //! Dropping what no longer serves: models, their codes, staged files, orphans.
 
 use crate::bundle::ModelId;
+use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
+use crate::disk::lock::FileLock;
+use crate::disk::reserve::Reserve;
+use crate::disk::usage;
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
-use crate::layout::Layout;
-use crate::lock::FileLock;
 use crate::manifest;
-use crate::reserve::Reserve;
 use crate::segment::{FileName, ShortId};
-use crate::usage;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

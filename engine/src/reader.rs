@@ -1,10 +1,10 @@
 //! A database, for a process that only reads it, beside the one that writes.
 
 use crate::backup::Backup;
+use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
 use crate::ids::{LogId, Seq};
-use crate::layout::Layout;
 use crate::log;
 use crate::manifest;
 use crate::model::Model;

@@ -2,15 +2,15 @@
 
 use crate::bundle::Bundle;
 use crate::catalog::{Catalog, Testimony};
+use crate::disk::files::{Files, relocate};
+use crate::disk::layout::Layout;
+use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::files::{Files, relocate};
 use crate::ids::{Generation, LogId, SegmentId, Seq};
-use crate::layout::Layout;
 use crate::log::{self, Batch, LogContents, LogWriter};
 use crate::manifest::{self, Found};
 use crate::model::Model;
 use crate::options::Options;
-use crate::reserve::Reserve;
 use crate::scan::Scanner;
 use crate::sealed::SegmentView;
 use crate::segment::FileName;
@@ -471,7 +471,8 @@ fn put_aside(
             .map_err(Error::io("creating", &orphans))?;
         for (id, bytes) in tails {
             let path = aside(*id);
-            crate::files::publish(files, &path, bytes).map_err(Error::io("writing", &path))?;
+            crate::disk::files::publish(files, &path, bytes)
+                .map_err(Error::io("writing", &path))?;
         }
         Ok(())
     };

@@ -2,10 +2,10 @@
 //!
 //! For getting data out of a database that does not open, because its model is lost or its files are damaged.
 
+use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
 use crate::ids::{LogId, RowId, SegmentId, Seq};
-use crate::layout::Layout;
 use crate::live::Live;
 use crate::log::{self, Batch, Change, StoredVector};
 use crate::manifest;

@@ -1,7 +1,7 @@
 //! A segment's files, open under one model: what queries and housekeeping read.
 
+use crate::disk::files::Files;
 use crate::error::{Error, Result};
-use crate::files::Files;
 use crate::ids::{RowId, SegmentId};
 use crate::live::Live;
 use crate::model::Model;

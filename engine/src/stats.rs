@@ -1,12 +1,12 @@
 //! What a database holds, in figures.
 
+use crate::disk::layout::Layout;
+use crate::disk::usage;
 use crate::drift::Drift;
 use crate::error::Result;
 use crate::ids::Generation;
-use crate::layout::Layout;
 use crate::metric::Metric;
 use crate::snapshot::Snapshot;
-use crate::usage;
 use crate::version::RowsKind;
 use serde::Serialize;
 

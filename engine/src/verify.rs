@@ -1,10 +1,10 @@
 //! Checking a database without opening it: what is damaged, and where.
 
 use crate::bundle::Bundle;
+use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
 use crate::ids::RowId;
-use crate::layout::Layout;
 use crate::log;
 use crate::manifest::{self, Found};
 use crate::model::Model;

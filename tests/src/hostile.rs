@@ -8,7 +8,7 @@ pub use kernels::kernels;
 pub use lines::lines;
 
 use crate::header_sum;
-use mopqdb::files::Disk;
+use mopqdb::disk::files::Disk;
 use mopqdb::segment::{CodesFile, Deletions, RowsFile, VecsFile};
 use mopqdb::vectors::{VectorFormat, VectorReader};
 use mopqdb::{Bundle, CreateOptions, Database, Metric, Options, Row};

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Lets the files below a directory have a number of bytes together. sled's files are not written through
-/// [`Files`](mopqdb::files::Files), and not counted.
+/// [`Files`](mopqdb::disk::files::Files), and not counted.
 #[derive(Debug)]
 pub struct Quota {
     dir: PathBuf,

@@ -1,7 +1,7 @@
 //! A disk that somebody watches: each call is shown before it happens, when it can be failed or held up, and after.
 
-use mopqdb::files::{Disk, Files, NewFile};
-use mopqdb::segment::mmap::Mapping;
+use mopqdb::disk::files::{Disk, Files, NewFile};
+use mopqdb::disk::mmap::Mapping;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //!
 //! A schedule that fails is printed, and can be run again with `shuttle::replay`.
 
-use mopqdb::files::Files;
+use mopqdb::disk::files::Files;
 use mopqdb::{
     BundleWriter, CreateOptions, Database, Metric, ModelId, Options, Reader, RebuildOptions, Row,
     Snapshot, Value,

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the operating system is asked itself, and why.
 const EXCEPT: [(&str, &str); 4] = [
-    ("files.rs", "it is what the others go through"),
-    ("lock.rs", "the text of a lock is for people"),
+    ("disk/files.rs", "it is what the others go through"),
+    ("disk/lock.rs", "the text of a lock is for people"),
     ("vectors/npy.rs", "a user's own files, in no database"),
     ("vectors/writer.rs", "a user's own files, in no database"),
 ];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use mopqdb::lock::FileLock;
+use mopqdb::disk::lock::FileLock;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{Checkpoint, write_whole};

@@ -1,10 +1,10 @@
 //! A bundle out of the files that a BERT-like model is published as: `model.safetensors`, `config.json`, `tokenizer.json`.
 
 use super::{Bundle, BundleWriter};
+use crate::disk::files::{Disk, Files as _};
 use crate::encoder::EncoderSpec;
 use crate::encoder::write::{BertConfig, Precision, write_bert};
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files as _};
 use crate::metric::Metric;
 use std::fs;
 use std::io;

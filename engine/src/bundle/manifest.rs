@@ -4,9 +4,9 @@
 //! bit in a prefix or a limit is noticed as surely as one in the weights.
 
 use super::id::{ContentHash, EncoderId, ModelId, from_hex, to_hex};
+use crate::disk::files::Files;
 use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
-use crate::files::Files;
 use crate::metric::Metric;
 use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
 use serde::{Deserialize, Serialize};

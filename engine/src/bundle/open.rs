@@ -4,13 +4,13 @@ use super::id::{EncoderId, ModelId, to_hex};
 use super::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
 use super::tensors;
 #[cfg(feature = "onnx")]
+use crate::disk::mmap::Mapping;
+#[cfg(feature = "onnx")]
 use crate::encoder::GraphSource;
 use crate::encoder::{Encoder, EncoderOptions};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
-#[cfg(feature = "onnx")]
-use crate::segment::mmap::Mapping;
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read as _};

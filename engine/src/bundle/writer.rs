@@ -6,9 +6,9 @@ use super::manifest::{
 };
 use super::open::Bundle;
 use super::tensors;
+use crate::disk::files::{self, Disk, Files};
 use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
-use crate::files::{self, Disk, Files};
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};

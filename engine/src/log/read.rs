@@ -214,7 +214,7 @@ mod tests {
     use super::super::{Change, LogWriter, name};
     use super::*;
     use crate::bundle::EncoderId;
-    use crate::files::Disk;
+    use crate::disk::files::Disk;
     use crate::ids::Seq;
 
     const LOG: LogId = LogId(5);

@@ -81,7 +81,7 @@ mod tests {
     use super::super::{Change, LogWriter, name, read};
     use super::*;
     use crate::bundle::EncoderId;
-    use crate::files::Disk;
+    use crate::disk::files::Disk;
     use crate::ids::Seq;
     use std::path::Path;
 

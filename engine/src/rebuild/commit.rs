@@ -3,8 +3,8 @@
 use super::RebuildOptions;
 use super::encode::encode_segment;
 use super::ready::Ready;
+use crate::disk::files::relocate;
 use crate::error::{Error, Result};
-use crate::files::relocate;
 use crate::model::Model;
 use crate::models;
 use crate::sealed::{Sealed, SegmentView};

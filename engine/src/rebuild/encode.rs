@@ -1,8 +1,8 @@
 //! The files of one segment under another model: vectors where the encoder changed, and codes.
 
 use super::RebuildOptions;
+use crate::disk::files::Files;
 use crate::error::{Error, Result};
-use crate::files::Files;
 use crate::ids::RowId;
 use crate::model::Model;
 use crate::scan::Vectors;

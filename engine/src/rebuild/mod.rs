@@ -16,9 +16,9 @@ pub(crate) use ready::is_ready;
 
 use crate::bundle::ModelId;
 use crate::database::Database;
+use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
-use crate::layout::Layout;
 use crate::manifest;
 use crate::options::Options;
 use crate::store::Store;

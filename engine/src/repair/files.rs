@@ -1,8 +1,8 @@
 //! Every file under the name that its content asks for, and flipped bits corrected.
 
 use super::Repair;
+use crate::disk::files::relocate;
 use crate::error::{Error, Result};
-use crate::files::relocate;
 use crate::format::Kind;
 use crate::ids::SegmentId;
 use crate::log;

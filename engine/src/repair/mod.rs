@@ -15,13 +15,13 @@ mod rewrite;
 mod segments;
 
 use crate::creation;
+use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
+use crate::disk::lock::FileLock;
+use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::files::{Disk, Files};
-use crate::layout::Layout;
-use crate::lock::FileLock;
 use crate::manifest;
 use crate::recover;
-use crate::reserve::Reserve;
 use crate::version::VersionRecord;
 use crate::{Database, Options};
 use serde::Serialize;

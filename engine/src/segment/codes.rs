@@ -4,7 +4,7 @@ use super::file::SegmentFile;
 use super::names::{FileName, ShortId};
 use super::output::Output;
 use super::{RowsFile, RowsHash};
-use crate::files::Files;
+use crate::disk::files::Files;
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
 use crate::quantizer::{Bits, CodeShape};
 use crate::{Error, Result, SegmentId};

@@ -1,8 +1,8 @@
 //! A file of a segment with its flipped bits undone.
 
-use super::mmap::PrivateCopy;
 use super::rows;
-use crate::files::{Files, plain, temporary};
+use crate::disk::files::{Files, plain, temporary};
+use crate::disk::mmap::PrivateCopy;
 use crate::format::{Corrector, Kind};
 use crate::{Error, Result};
 use std::fs::File;

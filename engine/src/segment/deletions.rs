@@ -3,7 +3,7 @@
 use super::file::SegmentFile;
 use super::names::FileName;
 use super::output::Output;
-use crate::files::Files;
+use crate::disk::files::Files;
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Put, Section, Take, Written};
 use crate::{Error, Generation, Result, RowId, SegmentId};
 use std::path::Path;

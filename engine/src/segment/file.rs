@@ -1,9 +1,9 @@
 //! A container of which the path is known: format's errors get their file here.
 
-use super::mmap::Mapping;
 use super::names::FileName;
 use super::{RowsFile, RowsHash};
-use crate::files::Files;
+use crate::disk::files::Files;
+use crate::disk::mmap::Mapping;
 use crate::format::{Check, Container, Decode, FormatError, Kind, Part, Section, Take};
 use crate::{Error, Result, SegmentId};
 use std::ops::Range;

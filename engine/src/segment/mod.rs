@@ -9,7 +9,6 @@ mod codes;
 mod correct;
 mod deletions;
 mod file;
-pub mod mmap;
 mod names;
 mod output;
 mod rows;

@@ -1,6 +1,6 @@
 //! A file in the making: written under a temporary name, synced, then given its name.
 
-use crate::files::{Files, NewFile, temporary};
+use crate::disk::files::{Files, NewFile, temporary};
 use crate::format::{Check, ContainerWriter, Kind, Section, Written};
 use crate::{Error, Result};
 use std::io::{self, Write};

@@ -20,13 +20,13 @@ pub use compact::Compacted;
 pub(crate) use group::{Queue, replay};
 pub(crate) use write_segment::{CodesSink, NewSegment, Rows, TakeRow, TakeVectors, write_rows};
 
+use crate::disk::files::{Files, is_full};
+use crate::disk::layout::Layout;
+use crate::disk::lock::FileLock;
+use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::files::{Files, is_full};
 use crate::ids::{LogId, Seq};
-use crate::layout::Layout;
-use crate::lock::FileLock;
 use crate::options::Options;
-use crate::reserve::Reserve;
 use crate::row::{Inserted, Row};
 use crate::sealer::Bell;
 use crate::snapshot::Snapshot;

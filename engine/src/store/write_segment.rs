@@ -1,7 +1,7 @@
 //! Writing the files of a segment from rows in `Seq` order.
 
+use crate::disk::files::Files;
 use crate::error::Result;
-use crate::files::Files;
 use crate::ids::{Generation, SegmentId, Seq};
 use crate::model::Model;
 use crate::quantizer::{CodeShape, Quantizer};

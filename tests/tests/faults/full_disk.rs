@@ -3,7 +3,7 @@
 use crate::support::{Random, put};
 use crate::world::{DIM, Known, Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
-use mopqdb::files::Files;
+use mopqdb::disk::files::Files;
 use mopqdb::{Database, Error, Options, PruneOptions, Reader, Row, VerifyOptions, prune, verify};
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::quota::Quota;
@@ -292,7 +292,7 @@ fn a_small_file_system_that_is_full_can_be_left_without_more_room() {
     };
     let path = mounted.0.join("db");
     models.create(&path);
-    let files: Arc<dyn Files> = Arc::new(mopqdb::files::Disk::default());
+    let files: Arc<dyn Files> = Arc::new(mopqdb::disk::files::Disk::default());
     let mut world = World::default();
     let mut random = Random::new(1005);
     for round in 0..if torture() { 20 } else { 4 } {

@@ -8,7 +8,7 @@
 use crate::support::Random;
 use crate::world::{Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
-use mopqdb::files::{Disk, Files};
+use mopqdb::disk::files::{Disk, Files};
 use mopqdb::{Database, Reader};
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Fate, Recording, copy_dir};
 use mopqdb_tests::watched::Watched;

@@ -4,7 +4,7 @@
 use crate::support::Random;
 use crate::world::{Models, Step, World, held, options, script};
 use crate::{Case, report, scratch, torture};
-use mopqdb::files::Disk;
+use mopqdb::disk::files::Disk;
 use mopqdb::segment::{FileName, RowsFile, ValueRef};
 use mopqdb::{Database, RepairOptions, VerifyOptions, read_rows, repair, verify};
 use std::collections::{BTreeMap, BTreeSet};

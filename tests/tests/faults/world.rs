@@ -1,7 +1,7 @@
 //! A small database, a script of operations on it, and what it should hold after each of them.
 
 use crate::support::{Oracle, Random, codebooks, put};
-use mopqdb::files::Files;
+use mopqdb::disk::files::Files;
 use mopqdb::{
     Bundle, CreateOptions, Database, Error, Metric, Options, RebuildOptions, Row, Snapshot,
     register_model,

@@ -19,8 +19,8 @@ pub use session::{GraphInfo, GraphSource, Port};
 pub use wrap::{Export, Findings, wrap};
 
 use super::{Encoder, EncoderOptions, EncoderSpec};
+use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
-use crate::segment::mmap::Mapping;
 use crate::threads;
 use batch::{Batch, WINDOW, batches};
 use crossbeam::channel;

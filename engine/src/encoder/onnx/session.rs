@@ -7,10 +7,10 @@
 use super::batch::Batch;
 use super::inspect::inspect;
 use super::runtime::environment;
+use crate::disk::mmap::Mapping;
 use crate::encoder::options::EncoderOptions;
 use crate::encoder::spec::{EncoderSpec, Pooling};
 use crate::error::{Error, Result};
-use crate::segment::mmap::Mapping;
 use half::f16;
 use ort::ep::CPU;
 use ort::session::builder::GraphOptimizationLevel;

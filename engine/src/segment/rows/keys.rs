@@ -1,7 +1,7 @@
 //! The keys of rows, in blocks of 64, each with its checksum.
 
 use super::strings::{self, Strings};
-use crate::files::Files;
+use crate::disk::files::Files;
 use crate::format::{Check, Part, Put, Section, checksum};
 use crate::segment::file::SegmentFile;
 use crate::segment::output::{Output, Spill};

@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::meta::{Meta, RowsMeta, RowsSummary, Values};
 use super::seqs::Seqs;
 use super::texts::{Texts, decompressor};
-use crate::files::Files;
+use crate::disk::files::Files;
 use crate::format::{Kind, Part, Section};
 use crate::key_index::KeyHash;
 use crate::segment::RowsHash;

@@ -5,7 +5,7 @@ use super::meta::{Meta, RowsMeta, Values};
 use super::reader::{RowsFile, ValuesPart};
 use super::texts::{self, TextBlock, decompressor};
 use super::{RowRef, ValueRef};
-use crate::files::Files;
+use crate::disk::files::Files;
 use crate::format::{Check, Container, Corrector, Kind, Part, Section};
 use crate::segment::RowsHash;
 use crate::segment::file::SegmentFile;

@@ -5,7 +5,7 @@ use super::keys::KeysWriter;
 use super::meta::{Meta, RowsMeta, RowsSummary, Values};
 use super::seqs::SeqsWriter;
 use super::texts::TextsWriter;
-use crate::files::Files;
+use crate::disk::files::Files;
 use crate::format::{Check, Encode, Kind, Section};
 use crate::row::{MAX_KEY, MAX_TEXT};
 use crate::segment::RowsHash;

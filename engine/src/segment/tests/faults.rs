@@ -1,8 +1,8 @@
 //! Writers on a disk that fails: an error, no name, and nothing left that a second try would stumble over.
 
 use super::*;
-use crate::files::NewFile;
-use crate::segment::mmap::Mapping;
+use crate::disk::files::NewFile;
+use crate::disk::mmap::Mapping;
 use crate::{Error, Result};
 use std::io::{self, Write};
 use std::sync::Mutex;

@@ -6,8 +6,8 @@ mod fixtures;
 mod round_trip;
 
 use super::*;
-use crate::files::Disk;
-use crate::files::Files;
+use crate::disk::files::Disk;
+use crate::disk::files::Files;
 use crate::quantizer::CodeShape;
 use crate::row::{MAX_KEY, MAX_TEXT};
 use crate::{Generation, Metric, SegmentId, Seq};

@@ -2,10 +2,10 @@
 //! replay them half done.
 //!
 //! Every write of the engine to a database or a bundle goes through [`Files`], but for two kinds of files that are never
-//! the only witness of anything: sled's own, and the text in [lock](crate::lock) files, which is for people. A file is written under a temporary name, synced, renamed, and its directory synced; none is ever
+//! the only witness of anything: sled's own, and the text in [lock](crate::disk::lock) files, which is for people. A file is written under a temporary name, synced, renamed, and its directory synced; none is ever
 //! rewritten in place, but for logs, which only grow.
 
-use crate::segment::mmap::Mapping;
+use crate::disk::mmap::Mapping;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -6,9 +6,9 @@
 //! at once, before another program takes it. Until it has its full size again no rows are inserted, so that the room goes
 //! to what frees more.
 
+use crate::disk::files::{Files, is_full, temporary};
+use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::files::{Files, is_full, temporary};
-use crate::layout::Layout;
 use crate::turns::lock;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,7 @@ fn remove(files: &dyn Files, path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Disk;
+    use crate::disk::files::Disk;
 
     fn reserve(dir: &Path) -> Reserve {
         let disk: Arc<dyn Files> = Arc::new(Disk::default());

@@ -2,8 +2,8 @@
 //!
 //! An OS file lock, freed by the kernel when its process ends, however it ends. The file's text is for people.
 
+use crate::disk::files;
 use crate::error::{Error, Result};
-use crate::files;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;

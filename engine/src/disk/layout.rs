@@ -29,7 +29,7 @@ impl Layout {
     }
 
     /// Of a database that somebody may have made elsewhere: nothing in it may lead out of it. Files are looked at when
-    /// they are opened, by [`Disk`](crate::files::Disk).
+    /// they are opened, by [`Disk`](crate::disk::files::Disk).
     ///
     /// # Errors
     ///
