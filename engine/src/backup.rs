@@ -3,13 +3,14 @@
 //! The copy is marked as unfinished (see [`creation`](crate::creation)) until all of it is durable. Bytes are copied, so
 //! that damage to one is no damage to the other. Equal files of the models of a copy are one file, as in a database.
 
-use crate::bundle::{MANIFEST_FILE, Manifest, ModelId};
+use crate::bundle::{MANIFEST_FILE, Manifest};
 use crate::catalog::Catalog;
 use crate::creation::{Creation, Making};
 use crate::disk::files::{self, Disk, Files};
 use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::log;
 use crate::manifest;
 use crate::models::REGISTERED_FILE;

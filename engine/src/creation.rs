@@ -5,11 +5,11 @@
 //! row was ever acknowledged in it, and everything in it under the names below was made by us. A directory with both is
 //! a finished database, whose next writer removes the marker before it writes anything.
 
-use crate::bundle::ModelId;
 use crate::disk::files::Files;
 use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::segment::FileName;
 use crate::{log, manifest};
 use std::io;

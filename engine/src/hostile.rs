@@ -2,7 +2,7 @@
 
 pub use crate::backup::backup_on;
 pub use crate::models::register_model_on;
-pub use crate::turns::take_turns;
+pub use crate::threads::turns::take_turns;
 
 use crate::error::Result;
 use crate::ids::LogId;

@@ -3,9 +3,10 @@
 //! Nothing is trained inside an insert. `mopqdb train --method opq` calls [`learn`]; the maintenance thread does so
 //! too, where [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
 
-use crate::bundle::{Bundle, BundleWriter, ModelId};
+use crate::bundle::{Bundle, BundleWriter};
 use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::model::Model;
 use crate::models;
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};

@@ -44,7 +44,6 @@ mod stats;
 mod store;
 mod tail;
 mod threads;
-mod turns;
 pub mod vectors;
 mod verify;
 mod version;
@@ -57,11 +56,11 @@ mod sync {
 }
 
 pub use backup::{Backup, BackupOptions, backup, backup_with};
-pub use bundle::{Bundle, BundleWriter, EncoderId, ModelId};
+pub use bundle::{Bundle, BundleWriter};
 pub use database::Database;
 pub use drift::Drift;
 pub use error::{Corruption, Error, Result};
-pub use ids::{Generation, LogId, RowId, SegmentId, Seq};
+pub use ids::{EncoderId, Generation, LogId, ModelId, RowId, SegmentId, Seq};
 pub use learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use metric::Metric;
 pub use model::Model;

@@ -1,8 +1,9 @@
 //! The encoder and the quantizer of one generation, as snapshots carry them.
 
-use crate::bundle::{Bundle, EncoderId, ModelId};
+use crate::bundle::Bundle;
 use crate::encoder::{Encoder, EncoderOptions};
 use crate::error::{Error, Result};
+use crate::ids::{EncoderId, ModelId};
 use crate::log::StoredVector;
 use crate::metric::Metric;
 use crate::quantizer::{CodeShape, Quantizer};

@@ -4,10 +4,11 @@
 //! that register the same one do the same thing. Which came last is told by a number that each gets, not by a clock: that
 //! may go backwards, and the times of files are lost when a database is copied.
 
-use crate::bundle::{Bundle, MANIFEST_FILE, ModelId};
+use crate::bundle::{Bundle, MANIFEST_FILE};
 use crate::disk::files::{self, Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::manifest;
 use crate::model::Model;
 use crate::options::Options;

@@ -1,12 +1,12 @@
 //! Dropping what no longer serves: models, their codes, staged files, orphans.
 
-use crate::bundle::ModelId;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
 use crate::disk::reserve::Reserve;
 use crate::disk::usage;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::manifest;
 use crate::segment::{FileName, ShortId};
 use serde::Serialize;

@@ -357,7 +357,7 @@ impl VectorSource for RunExact<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::EncoderId;
+    use crate::ids::EncoderId;
 
     fn batch(first: u64, keys: &[&str]) -> Batch {
         let put = |key: &&str| Change::Put {

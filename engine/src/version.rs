@@ -1,7 +1,6 @@
 //! What a database is at one moment: the record that both witnesses hold.
 
-use crate::bundle::{EncoderId, ModelId};
-use crate::ids::{Generation, LogId, SegmentId, Seq};
+use crate::ids::{EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;

@@ -3,10 +3,11 @@
 //! Plain JSON for people, sealed for machines: its last field is the hash of every byte before it, so that a flipped
 //! bit in a prefix or a limit is noticed as surely as one in the weights.
 
-use super::id::{ContentHash, EncoderId, ModelId, from_hex, to_hex};
 use crate::disk::files::Files;
 use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
+use crate::ids::content::{ContentHash, from_hex, to_hex};
+use crate::ids::{EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
 use serde::{Deserialize, Serialize};

@@ -13,7 +13,6 @@
 
 #[cfg(feature = "onnx-write")]
 mod from_weights;
-mod id;
 mod manifest;
 mod open;
 mod tensors;
@@ -24,7 +23,6 @@ mod tests;
 
 #[cfg(feature = "onnx-write")]
 pub use from_weights::{WRITER_VERSION, bundle_from_weights, make_default_bundle};
-pub use id::{EncoderId, ModelId};
 pub use manifest::{
     ActivationName, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest, QuantizerSpec,
     QueryName, SelectionName, TENSORS_FILE,

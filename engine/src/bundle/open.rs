@@ -1,6 +1,5 @@
 //! Opening a bundle: everything but the encoder's own files is checked before it is used; those when first loaded.
 
-use super::id::{EncoderId, ModelId, to_hex};
 use super::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
 use super::tensors;
 #[cfg(feature = "onnx")]
@@ -9,6 +8,8 @@ use crate::disk::mmap::Mapping;
 use crate::encoder::GraphSource;
 use crate::encoder::{Encoder, EncoderOptions};
 use crate::error::{Error, Result};
+use crate::ids::content::to_hex;
+use crate::ids::{EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};

@@ -4,6 +4,7 @@ use super::manifest::{ActivationName, QueryName, SelectionName};
 use super::*;
 use crate::encoder::{EncoderSpec, Pooling};
 use crate::error::Error;
+use crate::ids::EncoderId;
 use crate::metric::Metric;
 use crate::quantizer::{Activation, CodeShape, Codebook, Head, Quantizer, QueryMode, Selection};
 use std::fs;
@@ -384,7 +385,7 @@ fn a_value_that_is_not_finite_is_named() {
     rewrite(&path, &bytes);
     let mut manifest = bundle.manifest().clone();
     let hash = <sha2::Sha256 as sha2::Digest>::digest(&bytes);
-    manifest.files[0].sha256 = super::id::to_hex(&hash);
+    manifest.files[0].sha256 = crate::ids::content::to_hex(&hash);
     rewrite(&bundle.dir().join(MANIFEST_FILE), &manifest.encode());
     let error = Bundle::open(bundle.dir()).unwrap_err();
     assert!(error.to_string().contains("NaN"), "{error}");

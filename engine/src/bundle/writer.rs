@@ -1,6 +1,5 @@
 //! Writing a bundle: into a directory of its own beside the place, synced, then renamed there whole.
 
-use super::id::to_hex;
 use super::manifest::{
     FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, TENSORS_FILE, check_name,
 };
@@ -9,6 +8,7 @@ use super::tensors;
 use crate::disk::files::{self, Disk, Files};
 use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
+use crate::ids::content::to_hex;
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};

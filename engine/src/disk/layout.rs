@@ -1,7 +1,7 @@
 //! Where things are in a database's directory.
 
-use crate::bundle::ModelId;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

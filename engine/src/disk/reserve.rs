@@ -9,7 +9,7 @@
 use crate::disk::files::{Files, is_full, temporary};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::turns::lock;
+use crate::threads::lock;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

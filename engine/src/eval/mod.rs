@@ -19,8 +19,8 @@ pub use codes::CodeReport;
 pub use place::{Place, Places};
 pub use questions::{Ask, Asked, FindOptions, Question, Questions};
 
-use crate::bundle::EncoderId;
 use crate::error::{Error, Result};
+use crate::ids::EncoderId;
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::scan::{InMemory, Scanner};

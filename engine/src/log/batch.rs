@@ -1,7 +1,6 @@
 //! A batch as it stands in the log: what was accepted together, and is there whole or not at all.
 
-use crate::bundle::EncoderId;
-use crate::ids::Seq;
+use crate::ids::{EncoderId, Seq};
 use half::f16;
 use std::sync::Arc;
 

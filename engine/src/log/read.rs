@@ -213,8 +213,8 @@ impl<'a> Record<'a> {
 mod tests {
     use super::super::{Change, LogWriter, name};
     use super::*;
-    use crate::bundle::EncoderId;
     use crate::disk::files::Disk;
+    use crate::ids::EncoderId;
     use crate::ids::Seq;
 
     const LOG: LogId = LogId(5);

@@ -80,8 +80,8 @@ impl Remains {
 mod tests {
     use super::super::{Change, LogWriter, name, read};
     use super::*;
-    use crate::bundle::EncoderId;
     use crate::disk::files::Disk;
+    use crate::ids::EncoderId;
     use crate::ids::Seq;
     use std::path::Path;
 

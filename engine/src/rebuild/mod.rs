@@ -14,11 +14,11 @@ pub(crate) use commit::commit_if_ready;
 pub(crate) use encode::encode_segment;
 pub(crate) use ready::is_ready;
 
-use crate::bundle::ModelId;
 use crate::database::Database;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::manifest;
 use crate::options::Options;
 use crate::store::Store;

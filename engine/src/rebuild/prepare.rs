@@ -3,11 +3,11 @@
 use super::encode::encode_segment;
 use super::ready::Ready;
 use super::{RebuildOptions, Rebuilt};
-use crate::bundle::ModelId;
 use crate::disk::files::Files;
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::model::Model;
 use crate::models;
 use crate::options::Options;

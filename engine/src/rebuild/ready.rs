@@ -1,9 +1,9 @@
 //! `READY` and `DECLINED`: how the process that prepared and the one that commits talk.
 
-use crate::bundle::ModelId;
 use crate::disk::files::{self, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;

@@ -3,8 +3,9 @@
 use super::files::is_damage;
 use super::segments::Found;
 use super::{Base, Repair};
-use crate::bundle::{Bundle, ModelId};
+use crate::bundle::Bundle;
 use crate::error::{Error, Result};
+use crate::ids::ModelId;
 use crate::model::Model;
 use crate::models;
 use crate::recover::orphan;

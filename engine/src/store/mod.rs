@@ -14,7 +14,7 @@ mod prepare;
 mod seal;
 mod write_segment;
 
-pub(crate) use crate::turns::lock;
+pub(crate) use crate::threads::lock;
 pub(crate) use commit::{Change, Committer};
 pub use compact::Compacted;
 pub(crate) use group::{Queue, replay};

@@ -1,4 +1,8 @@
-//! Newtypes for the numbers that must not be swapped for one another.
+//! Names: newtypes for the numbers that must not be swapped for one another, and ids [by content](content).
+
+pub(crate) mod content;
+
+pub use content::{EncoderId, ModelId};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,5 +1,9 @@
 //! Starting threads. One that can't be started is an error, never a panic.
 
+pub(crate) mod turns;
+
+pub(crate) use turns::lock;
+
 use crate::error::{Error, Result};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
