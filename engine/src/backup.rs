@@ -1,23 +1,24 @@
 //! A consistent copy of a live database, taken as a reader.
 //!
-//! The copy is marked as unfinished (see [`creation`](crate::creation)) until all of it is durable. Bytes are copied, so
+//! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are copied, so
 //! that damage to one is no damage to the other. Equal files of the models of a copy are one file, as in a database.
 
 use crate::bundle::{MANIFEST_FILE, Manifest};
-use crate::catalog::Catalog;
-use crate::creation::{Creation, Making};
 use crate::disk::files::{self, Disk, Files};
 use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::log;
-use crate::manifest;
 use crate::models::REGISTERED_FILE;
-use crate::recover;
+use crate::row::RowsKind;
 use crate::sealed::{codes_path, vecs_path};
 use crate::segment::FileName;
-use crate::version::{RowsKind, VersionRecord};
+use crate::version::catalog::Catalog;
+use crate::version::creation::{Creation, Making};
+use crate::version::manifest;
+use crate::version::record::VersionRecord;
+use crate::version::recover;
 use crate::{Model, Options};
 use serde::Serialize;
 use std::collections::HashMap;

@@ -2,9 +2,6 @@
 
 mod backup;
 pub mod bundle;
-mod catalog;
-mod clean;
-mod creation;
 mod database;
 pub mod disk;
 mod drift;
@@ -21,7 +18,6 @@ mod learn;
 mod live;
 mod log;
 mod maintenance;
-mod manifest;
 mod metric;
 mod model;
 mod models;
@@ -31,7 +27,6 @@ mod prune;
 pub mod quantizer;
 mod reader;
 mod rebuild;
-mod recover;
 mod repair;
 mod row;
 mod salvage;
@@ -47,13 +42,7 @@ mod threads;
 pub mod vectors;
 mod verify;
 mod version;
-mod versions;
 mod watch;
-
-/// What [`versions`] is made of.
-mod sync {
-    pub(crate) use std::sync::{Arc, RwLock};
-}
 
 pub use backup::{Backup, BackupOptions, backup, backup_with};
 pub use bundle::{Bundle, BundleWriter};
@@ -70,12 +59,13 @@ pub use prune::{PruneOptions, Pruned, prune};
 pub use reader::Reader;
 pub use rebuild::{RebuildOptions, Rebuilt, rebuild};
 pub use repair::{RepairOptions, Repaired, repair};
-pub use row::{Filter, Hit, Inserted, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row, Value};
+pub use row::{
+    Filter, Hit, Inserted, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row, RowsKind, Value,
+};
 pub use salvage::{RowsRead, read_rows};
 pub use snapshot::{RowView, Snapshot};
 pub use stats::{Bytes, Stats};
 pub use store::Compacted;
 pub use threads::MAX_THREADS;
 pub use verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
-pub use version::RowsKind;
 pub use watch::{Progress, Watch};

@@ -7,8 +7,8 @@ use crate::ids::{EncoderId, ModelId};
 use crate::log::StoredVector;
 use crate::metric::Metric;
 use crate::quantizer::{CodeShape, Quantizer};
+use crate::row::RowsKind;
 use crate::threads;
-use crate::version::RowsKind;
 use half::f16;
 use std::sync::{Arc, Mutex, OnceLock};
 

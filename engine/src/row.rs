@@ -1,6 +1,7 @@
 //! What goes in and what comes out: rows, queries, hits.
 
 use crate::ids::Seq;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The longest key, in bytes: what `insert` takes, a segment holds and a program may read.
@@ -145,4 +146,14 @@ pub struct Hit {
     pub text: Option<String>,
     /// When the row was accepted; equal scores are ordered by it.
     pub seq: Seq,
+}
+
+/// What the rows of a database are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowsKind {
+    /// Texts: the database has an encoder.
+    Text,
+    /// Ready-made vectors.
+    Vector,
 }

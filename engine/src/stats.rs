@@ -6,8 +6,8 @@ use crate::drift::Drift;
 use crate::error::Result;
 use crate::ids::Generation;
 use crate::metric::Metric;
+use crate::row::RowsKind;
 use crate::snapshot::Snapshot;
-use crate::version::RowsKind;
 use serde::Serialize;
 
 /// What a database holds.

@@ -23,7 +23,7 @@ use std::time::Duration;
 mod sync {
     pub use shuttle::sync::{Arc, RwLock};
 }
-#[path = "../../engine/src/versions.rs"]
+#[path = "../../engine/src/version/publish.rs"]
 mod versions;
 
 fn torture() -> bool {

@@ -140,7 +140,7 @@ fn open_target(
     let record = reader.record();
     let fits = target.metric() == record.metric
         && target.rows() == record.rows
-        && (target.rows() == crate::version::RowsKind::Text || target.dim() == record.dim as usize);
+        && (target.rows() == crate::row::RowsKind::Text || target.dim() == record.dim as usize);
     if !fits {
         return Err(Error::Model(format!(
             "model {} is of another metric, width or kind than this database",

@@ -5,7 +5,7 @@ use super::{Base, Repair};
 use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
 use crate::log::{self, Batch, LogWriter};
-use crate::recover::{list, orphan};
+use crate::version::recover::{list, orphan};
 
 /// What the logs say, for a version that has to be made.
 pub(super) struct Logs {

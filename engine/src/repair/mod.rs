@@ -14,15 +14,15 @@ mod model;
 mod rewrite;
 mod segments;
 
-use crate::creation;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::manifest;
-use crate::recover;
 use crate::version::VersionRecord;
+use crate::version::creation;
+use crate::version::manifest;
+use crate::version::recover;
 use crate::{Database, Options};
 use serde::Serialize;
 use std::path::Path;

@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
 use crate::models;
-use crate::recover::orphan;
+use crate::row::RowsKind;
 use crate::sealed::codes_path;
 use crate::segment::{FileName, Values};
-use crate::version::RowsKind;
+use crate::version::recover::orphan;
 use std::sync::Arc;
 
 impl Repair<'_> {

@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::ids::{Generation, RowId, SegmentId, Seq};
 use crate::live::Live;
 use crate::model::Model;
+use crate::row::RowsKind;
 use crate::sealed::vecs_path;
 use crate::segment::{RowsFile, Salvaged, ValueRef, VecsFile};
 use crate::store::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
-use crate::version::RowsKind;
 use half::f16;
 use std::collections::HashSet;
 

@@ -2,15 +2,15 @@
 
 use super::files::{OpenRows, is_damage};
 use super::{Base, Repair};
-use crate::clean::{is_leftover, live_batches};
 use crate::error::{Error, Result};
 use crate::format::Kind;
 use crate::ids::{Generation, RowId, SegmentId, Seq};
 use crate::live::Live;
-use crate::manifest;
 use crate::metric::Metric;
-use crate::recover::{list, orphan};
 use crate::segment::{Deletions, FileName, RowsFile};
+use crate::version::clean::{is_leftover, live_batches};
+use crate::version::manifest;
+use crate::version::recover::{list, orphan};
 use crate::version::{SegmentRecord, VersionRecord};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

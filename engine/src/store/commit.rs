@@ -2,17 +2,17 @@
 
 use super::Store;
 use super::write_segment::{CodedRows, NewSegment, write_segment};
-use crate::catalog::Catalog;
 use crate::disk::files::Files;
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, LogId, SegmentId, Seq};
 use crate::log::{self, Batch, LogWriter};
-use crate::manifest;
 use crate::model::Model;
 use crate::segment::{Deletions, FileName};
 use crate::snapshot::Snapshot;
+use crate::version::catalog::Catalog;
+use crate::version::manifest;
 use crate::version::{SegmentRecord, VersionRecord};
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -30,7 +30,7 @@ use crate::options::Options;
 use crate::row::{Inserted, Row};
 use crate::sealer::Bell;
 use crate::snapshot::Snapshot;
-use crate::versions::Versions;
+use crate::version::publish::Versions;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

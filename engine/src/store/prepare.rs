@@ -3,9 +3,9 @@
 use crate::error::{Error, Result};
 use crate::log::{Change, StoredVector};
 use crate::model::Model;
+use crate::row::RowsKind;
 use crate::row::{Inserted, MAX_KEY, MAX_TEXT, Row, Value};
 use crate::snapshot::{Place, Snapshot};
-use crate::version::RowsKind;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -5,12 +5,12 @@ use crate::error::Result;
 use crate::ids::{Generation, SegmentId, Seq};
 use crate::model::Model;
 use crate::quantizer::{CodeShape, Quantizer};
+use crate::row::RowsKind;
 use crate::sealed::{codes_path, vecs_path};
 use crate::segment::{
     CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter,
     ValueRef, Values, VecsMeta, VecsWriter,
 };
-use crate::version::RowsKind;
 use half::f16;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,14 +1,12 @@
 //! Opening: which version is the truth, what the logs add to it, what is left over.
 
 use crate::bundle::Bundle;
-use crate::catalog::{Catalog, Testimony};
 use crate::disk::files::{Files, relocate};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
 use crate::ids::{Generation, LogId, SegmentId, Seq};
 use crate::log::{self, Batch, LogContents, LogWriter};
-use crate::manifest::{self, Found};
 use crate::model::Model;
 use crate::options::Options;
 use crate::scan::Scanner;
@@ -18,6 +16,8 @@ use crate::snapshot::Snapshot;
 use crate::store::replay;
 use crate::tail::Tail;
 use crate::version::VersionRecord;
+use crate::version::catalog::{Catalog, Testimony};
+use crate::version::manifest::{self, Found};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -341,7 +341,7 @@ fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
     }
     for change in &batch.changes {
         if let log::Change::Put { key, text, vector } = change {
-            let texts = model.rows() == crate::version::RowsKind::Text;
+            let texts = model.rows() == crate::row::RowsKind::Text;
             let half = matches!(vector, log::StoredVector::F16(_));
             if vector.dim() != model.dim() || text.is_some() != texts || half != texts {
                 let detail = format!("the row {key:?} is not of this database's kind");

@@ -10,8 +10,9 @@ use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
+use crate::log;
 use crate::segment::FileName;
-use crate::{log, manifest};
+use crate::version::manifest;
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -2,6 +2,7 @@
 
 use crate::ids::{EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
+use crate::row::RowsKind;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,16 +36,6 @@ pub struct VersionRecord {
     pub first_seq: Seq,
     /// The next segment gets this id, or a later one.
     pub next_segment: SegmentId,
-}
-
-/// What the rows of a database are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RowsKind {
-    /// Texts: the database has an encoder.
-    Text,
-    /// Ready-made vectors.
-    Vector,
 }
 
 /// A segment as a record names it.

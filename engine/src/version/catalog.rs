@@ -2,11 +2,11 @@
 //!
 //! sled 0.34.7 was seen to open silently at an older state, or empty, after one flipped bit, and to panic on others.
 //! So it holds one small record that the manifests hold too, is never trusted alone where they disagree
-//! (see [`crate::recover`]), and whatever it does in opening, a panic included, counts as "this witness has nothing".
+//! (see [`crate::version::recover`]), and whatever it does in opening, a panic included, counts as "this witness has nothing".
 
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::version::{BadRecord, VersionRecord};
+use crate::version::record::{BadRecord, VersionRecord};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -160,7 +160,7 @@ fn quietly<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::tests::record;
+    use crate::version::record::tests::record;
 
     #[test]
     fn the_last_committed_record_is_read_after_reopening() {

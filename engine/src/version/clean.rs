@@ -10,11 +10,11 @@ use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
 use crate::ids::{RowId, SegmentId, Seq};
 use crate::log;
-use crate::manifest;
-use crate::recover::{Witnesses, list, live_logs, orphan};
 use crate::segment::{Deletions, FileName, RowsFile};
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
+use crate::version::manifest;
+use crate::version::recover::{Witnesses, list, live_logs, orphan};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 

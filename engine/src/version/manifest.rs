@@ -2,11 +2,11 @@
 //!
 //! Readers in other processes know a database by these files alone.
 
-use crate::creation;
 use crate::disk::files::{self, Files};
 use crate::error::{Error, Result};
 use crate::ids::Generation;
-use crate::version::{BadRecord, VersionRecord};
+use crate::version::creation;
+use crate::version::record::{BadRecord, VersionRecord};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -113,7 +113,7 @@ pub fn prune(files: &dyn Files, dir: &Path) {
 mod tests {
     use super::*;
     use crate::disk::files::Disk;
-    use crate::version::tests::record;
+    use crate::version::record::tests::record;
 
     #[test]
     fn the_newest_manifest_is_found_and_the_last_four_are_kept() {
