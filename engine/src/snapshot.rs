@@ -5,8 +5,8 @@ use crate::ids::{Generation, RowId, Seq};
 use crate::model::Model;
 use crate::row::{Filter, Hit, MAX_K, Query, QueryOptions, Row, Value};
 use crate::scan::{BlockSource, Found, Scanner, VectorSource, Vectors};
-use crate::sealed::{SealedCodes, SealedExact, SegmentView};
-use crate::tail::{RunCodes, RunExact, Tail};
+use crate::view::segment::{SealedCodes, SealedExact, SegmentView};
+use crate::view::tail::{RunCodes, RunExact, Tail};
 use std::sync::Arc;
 
 /// Roughly what it takes to read a hit's key and text.

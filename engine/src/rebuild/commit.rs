@@ -7,9 +7,9 @@ use crate::disk::files::relocate;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::models;
-use crate::sealed::{Sealed, SegmentView};
 use crate::snapshot::Snapshot;
 use crate::store::{Change, Store, lock};
+use crate::view::segment::{Sealed, SegmentView};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 

@@ -7,16 +7,16 @@ use super::{Base, Repair};
 use crate::error::{Error, Result};
 use crate::format::Kind;
 use crate::ids::Generation;
-use crate::live::Live;
 use crate::model::Model;
 use crate::rebuild::{RebuildOptions, encode_segment};
-use crate::sealed::{Sealed, SegmentView, codes_path, vecs_path};
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
 use crate::verify;
 use crate::version::catalog::Catalog;
 use crate::version::manifest;
 use crate::version::recover::{list, orphan};
 use crate::version::{SegmentRecord, VersionRecord};
+use crate::view::live::Live;
+use crate::view::segment::{Sealed, SegmentView, codes_path, vecs_path};
 use std::path::Path;
 use std::sync::Arc;
 

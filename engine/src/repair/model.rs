@@ -9,9 +9,9 @@ use crate::ids::ModelId;
 use crate::model::Model;
 use crate::models;
 use crate::row::RowsKind;
-use crate::sealed::codes_path;
 use crate::segment::{FileName, Values};
 use crate::version::recover::orphan;
+use crate::view::segment::codes_path;
 use std::sync::Arc;
 
 impl Repair<'_> {

@@ -4,12 +4,12 @@ use super::segments::{Found, FoundSegment};
 use super::{Base, Repair};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, RowId, SegmentId, Seq};
-use crate::live::Live;
 use crate::model::Model;
 use crate::row::RowsKind;
-use crate::sealed::vecs_path;
 use crate::segment::{RowsFile, Salvaged, ValueRef, VecsFile};
 use crate::store::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
+use crate::view::live::Live;
+use crate::view::segment::vecs_path;
 use half::f16;
 use std::collections::HashSet;
 

@@ -5,13 +5,13 @@ use super::{Base, Repair};
 use crate::error::{Error, Result};
 use crate::format::Kind;
 use crate::ids::{Generation, RowId, SegmentId, Seq};
-use crate::live::Live;
 use crate::metric::Metric;
 use crate::segment::{Deletions, FileName, RowsFile};
 use crate::version::clean::{is_leftover, live_batches};
 use crate::version::manifest;
 use crate::version::recover::{list, orphan};
 use crate::version::{SegmentRecord, VersionRecord};
+use crate::view::live::Live;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The segments of the database as they are on disk.

@@ -9,15 +9,16 @@ mod codes;
 mod correct;
 mod deletions;
 mod file;
+pub(crate) mod key_index;
 mod names;
 mod output;
 mod rows;
 mod vecs;
 
-pub use crate::key_index::KeyHash;
 pub use codes::{CodeStats, CodesFile, CodesMeta, CodesWriter};
 pub use correct::correct;
 pub use deletions::Deletions;
+pub use key_index::KeyHash;
 pub use names::{FileName, ShortId};
 pub use rows::{
     RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, ValueRef, Values,

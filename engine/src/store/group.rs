@@ -8,7 +8,7 @@ use crate::ids::Seq;
 use crate::log::{Batch, Change};
 use crate::model::Model;
 use crate::snapshot::{Place, Snapshot};
-use crate::tail::Run;
+use crate::view::tail::Run;
 use std::sync::{Arc, Mutex};
 
 /// Batches that have their `Seq`s and wait for the log.

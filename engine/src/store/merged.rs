@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::ids::RowId;
 use crate::model::Model;
 use crate::scan::Vectors;
-use crate::sealed::{OncePast, SegmentView};
 use crate::snapshot::widen_into;
+use crate::view::segment::{OncePast, SegmentView};
 
 /// The living rows of neighbouring segments. Segments are listed in the order of their `Seq`s, and only neighbours are
 /// merged, so one after the other is by `Seq`.

@@ -5,12 +5,12 @@ use super::write_segment::{CodedRows, NewSegment, Rows, TakeCodes, TakeRow, Take
 use super::{Store, lock};
 use crate::error::Result;
 use crate::ids::{Generation, RowId};
-use crate::live::Live;
 use crate::scan::Vectors;
-use crate::sealed::{Sealed, SegmentView};
 use crate::segment::ValueRef;
 use crate::snapshot::{Snapshot, widen_into};
-use crate::tail::RunView;
+use crate::view::live::Live;
+use crate::view::segment::{Sealed, SegmentView};
+use crate::view::tail::RunView;
 use std::sync::Arc;
 
 impl Store {

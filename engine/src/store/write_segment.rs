@@ -6,11 +6,11 @@ use crate::ids::{Generation, SegmentId, Seq};
 use crate::model::Model;
 use crate::quantizer::{CodeShape, Quantizer};
 use crate::row::RowsKind;
-use crate::sealed::{codes_path, vecs_path};
 use crate::segment::{
     CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter,
     ValueRef, Values, VecsMeta, VecsWriter,
 };
+use crate::view::segment::{codes_path, vecs_path};
 use half::f16;
 use std::path::Path;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 
 use super::keys::Keys;
 use crate::format::{Check, Part, Section};
-use crate::key_index::{KeyHash, KeyIndex, buckets};
 use crate::segment::file::SegmentFile;
+use crate::segment::key_index::{KeyHash, KeyIndex, buckets};
 use crate::segment::output::Output;
 use crate::{Result, RowId};
 

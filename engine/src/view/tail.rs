@@ -6,11 +6,11 @@
 
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
-use crate::key_index::{KeyHash, KeyIndex};
-use crate::live::Live;
 use crate::log::{Batch, Change, StoredVector};
 use crate::quantizer::CodeShape;
 use crate::scan::{BlockSource, VectorSource, Vectors};
+use crate::segment::key_index::{KeyHash, KeyIndex};
+use crate::view::live::Live;
 use half::f16;
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 use crate::disk::files::Files;
 use crate::error::{Error, Result};
 use crate::ids::{RowId, SegmentId};
-use crate::live::Live;
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::scan::{BlockSource, VectorSource, Vectors};
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile};
 use crate::version::record::SegmentRecord;
+use crate::view::live::Live;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
