@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::models;
 use crate::snapshot::Snapshot;
-use crate::store::{Change, Store, lock};
 use crate::view::segment::{Sealed, SegmentView};
+use crate::write::{Change, Store, lock};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 

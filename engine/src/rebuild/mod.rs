@@ -7,6 +7,7 @@
 
 mod commit;
 mod encode;
+pub(crate) mod maintenance;
 mod prepare;
 mod ready;
 
@@ -20,9 +21,9 @@ use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::options::Options;
-use crate::store::Store;
 use crate::version::manifest;
 use crate::watch::Watch;
+use crate::write::Store;
 use ready::Ready;
 use serde::Serialize;
 use std::path::Path;

@@ -7,9 +7,9 @@ use crate::ids::{Generation, RowId, SegmentId, Seq};
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::segment::{RowsFile, Salvaged, ValueRef, VecsFile};
-use crate::store::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
 use crate::view::live::Live;
 use crate::view::segment::vecs_path;
+use crate::write::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
 use half::f16;
 use std::collections::HashSet;
 

@@ -1,12 +1,12 @@
 //! The threads of an open database. One does what nobody called for: commits prepared rebuilds, merges segments, trains a
-//! first quantizer where the options ask for one. The other is the [`sealer`](crate::sealer).
+//! first quantizer where the options ask for one. The other is the [`sealer`](crate::write::sealer).
 
 use crate::error::Result;
 use crate::learn::{self, First};
 use crate::rebuild;
-use crate::sealer::Sealer;
-use crate::store::Store;
 use crate::threads;
+use crate::write::Store;
+use crate::write::sealer::Sealer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;

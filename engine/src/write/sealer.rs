@@ -1,8 +1,8 @@
 //! The thread of an open database that seals what is due, so that no insert waits for it.
 
 use crate::error::Result;
-use crate::store::Store;
 use crate::threads::start;
+use crate::write::Store;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;

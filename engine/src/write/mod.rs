@@ -12,6 +12,7 @@ mod group;
 mod merged;
 mod prepare;
 mod seal;
+pub(crate) mod sealer;
 mod write_segment;
 
 pub(crate) use crate::threads::lock;
@@ -28,9 +29,9 @@ use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
 use crate::options::Options;
 use crate::row::{Inserted, Row};
-use crate::sealer::Bell;
 use crate::snapshot::Snapshot;
 use crate::version::publish::Versions;
+use crate::write::sealer::Bell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
