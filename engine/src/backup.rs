@@ -3,14 +3,14 @@
 //! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are copied, so
 //! that damage to one is no damage to the other. Equal files of the models of a copy are one file, as in a database.
 
-use crate::bundle::{MANIFEST_FILE, Manifest};
 use crate::disk::files::{self, Disk, Files};
 use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::log;
-use crate::models::REGISTERED_FILE;
+use crate::model::bundle::{MANIFEST_FILE, Manifest};
+use crate::model::registry::REGISTERED_FILE;
 use crate::row::RowsKind;
 use crate::segment::FileName;
 use crate::version::catalog::Catalog;

@@ -1,7 +1,6 @@
 //! The database, for the one process that writes it.
 
 use crate::backup::{Backup, BackupOptions, backup_on};
-use crate::bundle::Bundle;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
@@ -9,7 +8,8 @@ use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::model::Model;
-use crate::models;
+use crate::model::bundle::Bundle;
+use crate::model::registry;
 use crate::options::{CreateOptions, Options};
 use crate::rebuild::maintenance::Maintenance;
 use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
@@ -302,7 +302,7 @@ fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
             .map_err(Error::io("creating", &directory))?;
     }
     if let Some(bundle) = model.bundle() {
-        models::register(files, layout, bundle)?;
+        registry::register(files, layout, bundle)?;
     }
     let catalog = Catalog::open(&layout.catalog())
         .map_err(Error::io("creating the catalog", layout.catalog()))?;

@@ -3,12 +3,12 @@
 //! Nothing is trained inside an insert. `mopqdb train --method opq` calls [`learn`]; the maintenance thread does so
 //! too, where [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
 
-use crate::bundle::{Bundle, BundleWriter};
 use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
-use crate::models;
+use crate::model::bundle::{Bundle, BundleWriter};
+use crate::model::registry;
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
 use crate::rebuild::{self, RebuildOptions};
 use crate::snapshot::Snapshot;
@@ -162,7 +162,7 @@ pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<F
     if !due {
         return Ok(First::NotDue);
     }
-    let registered = models::models(store.layout.dir())?;
+    let registered = registry::models(store.layout.dir())?;
     if registered.iter().any(|model| model.shape.is_some()) {
         return Ok(First::Had);
     }
@@ -180,7 +180,7 @@ pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<F
     };
     remove()?;
     let bundle = learned.write_on(files, &scratch, Value::Null)?;
-    let id = models::register(files, &store.layout, &bundle)?;
+    let id = registry::register(files, &store.layout, &bundle)?;
     remove()?;
     rebuild::rebuild_store(
         store,

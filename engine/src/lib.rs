@@ -1,11 +1,9 @@
 //! An embedded approximate-nearest-neighbour database whose quantizer learns what its users search for.
 
 mod backup;
-pub mod bundle;
 mod database;
 pub mod disk;
 mod drift;
-pub mod encoder;
 mod error;
 pub mod eval;
 pub mod format;
@@ -17,9 +15,7 @@ mod learn;
 mod log;
 mod metric;
 mod model;
-mod models;
 mod options;
-mod parts;
 mod prune;
 pub mod quantizer;
 mod reader;
@@ -40,7 +36,6 @@ mod watch;
 mod write;
 
 pub use backup::{Backup, BackupOptions, backup, backup_with};
-pub use bundle::{Bundle, BundleWriter};
 pub use database::Database;
 pub use drift::Drift;
 pub use error::{Corruption, Error, Result};
@@ -48,7 +43,9 @@ pub use ids::{EncoderId, Generation, LogId, ModelId, RowId, SegmentId, Seq};
 pub use learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use metric::Metric;
 pub use model::Model;
-pub use models::{EXACT, ModelInfo, find_model, models, open_model, register_model};
+pub use model::bundle::{Bundle, BundleWriter};
+pub use model::registry::{EXACT, ModelInfo, find_model, models, open_model, register_model};
+pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options};
 pub use prune::{PruneOptions, Pruned, prune};
 pub use reader::Reader;

@@ -1,12 +1,12 @@
 //! Checking a database without opening it: what is damaged, and where.
 
-use crate::bundle::Bundle;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::RowId;
 use crate::log;
 use crate::model::Model;
+use crate::model::bundle::Bundle;
 use crate::options::Options;
 use crate::row::RowsKind;
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};

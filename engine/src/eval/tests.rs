@@ -1,9 +1,9 @@
 //! Places against a few lines of brute force: ties, exclusions, groups, several chunks.
 
 use super::*;
-use crate::bundle::{Bundle, BundleWriter};
 use crate::database::Database;
 use crate::kernel::random::Random;
+use crate::model::bundle::{Bundle, BundleWriter};
 use crate::options::{CreateOptions, Options};
 use crate::quantizer::{CodeShape, Codebook, Head, Quantizer};
 use crate::row::Row;

@@ -6,7 +6,7 @@ use super::ready::Ready;
 use crate::disk::files::relocate;
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::models;
+use crate::model::registry;
 use crate::snapshot::Snapshot;
 use crate::view::segment::{Sealed, SegmentView};
 use crate::write::{Change, Store, lock};
@@ -51,7 +51,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
 }
 
 fn commit(store: &Store, ready: &Ready, _compacting: &MutexGuard<'_, ()>) -> Result<()> {
-    let target = models::open_to_serve(
+    let target = registry::open_to_serve(
         &*store.files,
         &store.layout,
         &store.current().model,

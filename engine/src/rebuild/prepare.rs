@@ -9,7 +9,7 @@ use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
-use crate::models;
+use crate::model::registry;
 use crate::options::Options;
 use crate::reader::Reader;
 use std::collections::HashSet;
@@ -121,7 +121,7 @@ pub(super) fn prepare(
 
 /// The model registered last.
 fn newest(layout: &Layout) -> Result<ModelId> {
-    models::newest(layout)?.ok_or_else(|| {
+    registry::newest(layout)?.ok_or_else(|| {
         Error::invalid(
             "this database has no model to rebuild with but `exact`; `mopqdb train` makes one",
         )
@@ -136,7 +136,7 @@ fn open_target(
     options: &RebuildOptions,
 ) -> Result<Arc<Model>> {
     let active = Arc::clone(&reader.snapshot().model);
-    let target = models::open_to_serve(files, layout, &active, id, options.threads)?;
+    let target = registry::open_to_serve(files, layout, &active, id, options.threads)?;
     let record = reader.record();
     let fits = target.metric() == record.metric
         && target.rows() == record.rows

@@ -3,11 +3,11 @@
 use super::files::is_damage;
 use super::segments::Found;
 use super::{Base, Repair};
-use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
-use crate::models;
+use crate::model::bundle::Bundle;
+use crate::model::registry;
 use crate::row::RowsKind;
 use crate::segment::{FileName, Values};
 use crate::version::recover::orphan;
@@ -36,7 +36,7 @@ impl Repair<'_> {
             }
         }
         let mut models = Vec::new();
-        for id in models::by_registration(&self.layout)? {
+        for id in registry::by_registration(&self.layout)? {
             match self.open_model(id) {
                 Ok(model) => models.push(model),
                 Err(e) => self.done(format!("model {} can't be used: {e}", id.short())),
@@ -73,7 +73,7 @@ impl Repair<'_> {
 
     /// A damaged model can't be computed again. The active one stays if its quantizer can be used.
     fn put_damaged_models_aside(&mut self, active: Option<ModelId>) -> Result<()> {
-        for id in models::by_registration(&self.layout)? {
+        for id in registry::by_registration(&self.layout)? {
             let dir = self.layout.model(id);
             let Err(damage) = Bundle::open(&dir).and_then(|bundle| bundle.verify()) else {
                 continue;

@@ -1,6 +1,5 @@
 //! Opening: which version is the truth, what the logs add to it, what is left over.
 
-use crate::bundle::Bundle;
 use crate::disk::files::{Files, relocate};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
@@ -8,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::ids::{Generation, LogId, SegmentId, Seq};
 use crate::log::{self, Batch, LogContents, LogWriter};
 use crate::model::Model;
+use crate::model::bundle::Bundle;
 use crate::options::Options;
 use crate::scan::Scanner;
 use crate::segment::FileName;

@@ -380,7 +380,7 @@ fn integer_rows(gather: &NodeProto) -> [NodeProto; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoder::write::{Precision, write_token_vectors};
+    use crate::model::encoder::write::{Precision, write_token_vectors};
 
     #[test]
     fn what_is_no_model_or_has_no_weights_is_refused() {

@@ -1,6 +1,6 @@
 //! Text in, vector out.
 //!
-//! An [`Encoder`] turns texts into the vectors that are stored and compared; a [bundle](crate::bundle) says how, in an
+//! An [`Encoder`] turns texts into the vectors that are stored and compared; a [bundle](crate::model::bundle) says how, in an
 //! [`EncoderSpec`]. The head of a learned quantizer is no part of it: the vectors here are those before the head.
 //! [`OnnxEncoder`] runs a model with ONNX Runtime, which is loaded when first used; [`locate_onnxruntime`] says where
 //! it is looked for.

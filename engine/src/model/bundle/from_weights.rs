@@ -2,10 +2,10 @@
 
 use super::{Bundle, BundleWriter};
 use crate::disk::files::{Disk, Files as _};
-use crate::encoder::EncoderSpec;
-use crate::encoder::write::{BertConfig, Precision, write_bert};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
+use crate::model::encoder::EncoderSpec;
+use crate::model::encoder::write::{BertConfig, Precision, write_bert};
 use std::fs;
 use std::io;
 use std::path::Path;

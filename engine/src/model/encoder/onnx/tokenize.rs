@@ -3,8 +3,8 @@
 //! Padding and truncation of the file are overridden: batches are padded here, to their longest text, and each side is
 //! cut to what its bundle says. The tokenizers crate panics on some crafted files; a panic becomes an error.
 
-use crate::encoder::spec::Side;
 use crate::error::{Error, Result};
+use crate::model::encoder::spec::Side;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokenizers::{
     PostProcessor as _, Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy,

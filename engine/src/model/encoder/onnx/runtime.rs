@@ -1,7 +1,7 @@
 //! Finding and loading ONNX Runtime, once a process and only when an encoder is first used.
 
-use crate::encoder::native_dirs;
 use crate::error::{Error, Result};
+use crate::model::encoder::native_dirs;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use std::env;

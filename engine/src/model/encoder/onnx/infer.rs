@@ -3,8 +3,8 @@
 //! Used once, when a bundle is made; what was found is printed and written into the bundle, and never guessed again.
 
 use super::session::{GraphInfo, Port};
-use crate::encoder::spec::{EncoderSpec, Inputs, Pooling};
 use crate::error::{Error, Result};
+use crate::model::encoder::spec::{EncoderSpec, Inputs, Pooling};
 
 /// Fills inputs, output and pooling of `spec` from what the graph has. `output` and `pooling` are believed where said.
 pub(super) fn infer(

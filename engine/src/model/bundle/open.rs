@@ -4,13 +4,13 @@ use super::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TE
 use super::tensors;
 #[cfg(feature = "onnx")]
 use crate::disk::mmap::Mapping;
-#[cfg(feature = "onnx")]
-use crate::encoder::GraphSource;
-use crate::encoder::{Encoder, EncoderOptions};
 use crate::error::{Error, Result};
 use crate::ids::content::to_hex;
 use crate::ids::{EncoderId, ModelId};
 use crate::metric::Metric;
+#[cfg(feature = "onnx")]
+use crate::model::encoder::GraphSource;
+use crate::model::encoder::{Encoder, EncoderOptions};
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, File};
@@ -173,7 +173,7 @@ impl Bundle {
 
     #[cfg(feature = "onnx")]
     fn load_encoder(&self, options: &EncoderOptions) -> Result<Arc<dyn Encoder>> {
-        use crate::encoder::{EncoderFiles, OnnxEncoder};
+        use crate::model::encoder::{EncoderFiles, OnnxEncoder};
         let manifest = &self.0.manifest;
         let spec = manifest
             .encoder

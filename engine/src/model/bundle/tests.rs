@@ -2,10 +2,10 @@
 
 use super::manifest::{ActivationName, QueryName, SelectionName};
 use super::*;
-use crate::encoder::{EncoderSpec, Pooling};
 use crate::error::Error;
 use crate::ids::EncoderId;
 use crate::metric::Metric;
+use crate::model::encoder::{EncoderSpec, Pooling};
 use crate::quantizer::{Activation, CodeShape, Codebook, Head, Quantizer, QueryMode, Selection};
 use std::fs;
 use std::path::Path;

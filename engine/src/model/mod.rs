@@ -1,11 +1,19 @@
-//! The encoder and the quantizer of one generation, as snapshots carry them.
+//! From a text to a vector to a code: the encoder and the quantizer of one generation, as snapshots carry them.
+//!
+//! On disk a model is a [bundle]; the [registry] is the folder of bundles that a database has. The [encoder] turns texts
+//! into vectors, the [quantizer](crate::quantizer) vectors into codes.
 
-use crate::bundle::Bundle;
-use crate::encoder::{Encoder, EncoderOptions};
+pub mod bundle;
+pub mod encoder;
+pub(crate) mod registry;
+pub(crate) mod shared;
+
 use crate::error::{Error, Result};
 use crate::ids::{EncoderId, ModelId};
 use crate::log::StoredVector;
 use crate::metric::Metric;
+use crate::model::bundle::Bundle;
+use crate::model::encoder::{Encoder, EncoderOptions};
 use crate::quantizer::{CodeShape, Quantizer};
 use crate::row::RowsKind;
 use crate::threads;

@@ -4,9 +4,9 @@
 //! complete all the same. What is in a file is said by the sha256 in its bundle's manifest, so equal files are found
 //! without a list of them, and one is gone when the last bundle that has it is.
 
-use crate::bundle::{FileEntry, Manifest};
 use crate::disk::files::{self, Files};
 use crate::error::{Error, Result};
+use crate::model::bundle::{FileEntry, Manifest};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! The real ONNX Runtime on the tiny bundle, where the library is present; loudly skipped elsewhere.
 
 use super::*;
-use crate::bundle::{Bundle, tiny_bundle};
-use crate::encoder::{Pooling, round_to_f16};
+use crate::model::bundle::{Bundle, tiny_bundle};
+use crate::model::encoder::{Pooling, round_to_f16};
 use std::io::Write as _;
 
 /// Whether ONNX Runtime is here. Without it a test is skipped, in words that no test runner swallows; with

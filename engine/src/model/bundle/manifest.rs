@@ -4,11 +4,11 @@
 //! bit in a prefix or a limit is noticed as surely as one in the weights.
 
 use crate::disk::files::Files;
-use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
 use crate::ids::content::{ContentHash, from_hex, to_hex};
 use crate::ids::{EncoderId, ModelId};
 use crate::metric::Metric;
+use crate::model::encoder::EncoderSpec;
 use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

@@ -4,14 +4,14 @@
 //! that register the same one do the same thing. Which came last is told by a number that each gets, not by a clock: that
 //! may go backwards, and the times of files are lost when a database is copied.
 
-use crate::bundle::{Bundle, MANIFEST_FILE};
 use crate::disk::files::{self, Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
+use crate::model::bundle::{Bundle, MANIFEST_FILE};
+use crate::model::shared::Parts;
 use crate::options::Options;
-use crate::parts::Parts;
 use crate::row::RowsKind;
 use crate::version::manifest;
 use crate::version::recover;

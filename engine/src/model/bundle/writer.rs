@@ -6,10 +6,10 @@ use super::manifest::{
 use super::open::Bundle;
 use super::tensors;
 use crate::disk::files::{self, Disk, Files};
-use crate::encoder::EncoderSpec;
 use crate::error::{Error, Result};
 use crate::ids::content::to_hex;
 use crate::metric::Metric;
+use crate::model::encoder::EncoderSpec;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};

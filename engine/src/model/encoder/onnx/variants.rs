@@ -2,13 +2,13 @@
 
 use super::tests::{cosine, runtime};
 use super::*;
-use crate::bundle::{Bundle, tiny_bundle};
-use crate::encoder::write::proto::{
+use crate::metric::Metric;
+use crate::model::bundle::{Bundle, tiny_bundle};
+use crate::model::encoder::write::proto::{
     AttributeProto, Dimension, ModelProto, NodeProto, TensorProto, ValueInfo,
 };
-use crate::encoder::write::quantize_graph;
-use crate::encoder::{Pooling, Side};
-use crate::metric::Metric;
+use crate::model::encoder::write::quantize_graph;
+use crate::model::encoder::{Pooling, Side};
 use prost::Message as _;
 
 const TEXTS: [&str; 4] = [

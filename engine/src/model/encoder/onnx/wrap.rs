@@ -3,12 +3,12 @@
 use super::infer::infer;
 use super::session::GraphInfo;
 use super::{EncoderFiles, OnnxEncoder};
-use crate::bundle::{Bundle, BundleWriter};
 use crate::disk::mmap::Mapping;
-use crate::encoder::spec::{EncoderSpec, Pooling, Side};
-use crate::encoder::{Encoder as _, EncoderOptions};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
+use crate::model::bundle::{Bundle, BundleWriter};
+use crate::model::encoder::spec::{EncoderSpec, Pooling, Side};
+use crate::model::encoder::{Encoder as _, EncoderOptions};
 use std::path::Path;
 
 /// A user's own encoder, as exported.
