@@ -1,6 +1,8 @@
 //! The database, for the one process that writes it.
 
-use crate::backup::{Backup, BackupOptions, backup_on};
+use crate::admin::backup::{Backup, BackupOptions, backup_on};
+use crate::admin::stats::Stats;
+use crate::admin::verify::{Verified, VerifyOptions};
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
@@ -15,9 +17,7 @@ use crate::rebuild::maintenance::Maintenance;
 use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
-use crate::stats::Stats;
 use crate::threads;
-use crate::verify::{Verified, VerifyOptions};
 use crate::version::catalog::Catalog;
 use crate::version::clean;
 use crate::version::creation::{self, Creation, Making};

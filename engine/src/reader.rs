@@ -1,6 +1,8 @@
 //! A database, for a process that only reads it, beside the one that writes.
 
-use crate::backup::Backup;
+use crate::admin::backup::Backup;
+use crate::admin::stats::Stats;
+use crate::admin::verify::{Verified, VerifyOptions};
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
@@ -11,8 +13,6 @@ use crate::options::Options;
 use crate::row::{Hit, Query, QueryOptions, Row};
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
-use crate::stats::Stats;
-use crate::verify::{Verified, VerifyOptions};
 use crate::version::VersionRecord;
 use crate::version::manifest;
 use crate::version::publish::Versions;

@@ -104,7 +104,7 @@ pub fn segment(bytes: &[u8]) {
 
 /// A version record: as it is, and as a body under a header whose checksums are right.
 pub fn record(bytes: &[u8]) {
-    mopqdb::hostile::record(bytes);
+    mopqdb::testing::record(bytes);
     let mut whole = b"MOPQVER\0".to_vec();
     whole.extend(1u32.to_le_bytes());
     whole.extend([0; 4]);
@@ -114,7 +114,7 @@ pub fn record(bytes: &[u8]) {
     whole.extend([0; 16]);
     whole.extend(header_sum(0, &whole).to_le_bytes());
     whole.extend(bytes);
-    mopqdb::hostile::record(&whole);
+    mopqdb::testing::record(&whole);
 }
 
 /// A log: as it is, and as the payload of a record whose checksums are right.
@@ -123,9 +123,9 @@ pub fn log(bytes: &[u8]) {
     let id = bytes
         .get(16..24)
         .map_or(1, |id| u64::from_le_bytes(id.try_into().unwrap()));
-    let _ = mopqdb::hostile::log(id, bytes, 0);
+    let _ = mopqdb::testing::log(id, bytes, 0);
     let from = bytes.first().map_or(0, |&b| u64::from(b) * 8);
-    let _ = mopqdb::hostile::log(id, bytes, from);
+    let _ = mopqdb::testing::log(id, bytes, from);
     let mut whole = b"MOPQLOG\0".to_vec();
     whole.extend(1u32.to_le_bytes());
     whole.extend([0; 4]);
@@ -141,7 +141,7 @@ pub fn log(bytes: &[u8]) {
     whole.extend(sum.to_le_bytes());
     whole.extend(bytes);
     whole.resize(whole.len().next_multiple_of(8), 0);
-    let _ = mopqdb::hostile::log(1, &whole, 0);
+    let _ = mopqdb::testing::log(1, &whole, 0);
 }
 
 /// A deletion file.

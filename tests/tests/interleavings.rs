@@ -245,7 +245,7 @@ fn readers_are_whole_and_fresh_in_every_order_of_insert_seal_compact_and_rebuild
     };
     let dir = tempfile::tempdir_in(base).unwrap();
     let model = template(dir.path());
-    mopqdb::hostile::take_turns(give_way);
+    mopqdb::testing::take_turns(give_way);
     let home = dir.path().to_owned();
     let what = "readers whole and fresh, old snapshots unchanged";
     in_many_orders(if torture() { 3_000 } else { 100 }, what, move || {

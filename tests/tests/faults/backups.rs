@@ -6,7 +6,7 @@ use crate::flips::{answers, files, sample};
 use crate::support::Random;
 use crate::world::{DIM, Models, World, options};
 use crate::{Case, report, scratch, torture};
-use mopqdb::hostile::backup_on;
+use mopqdb::testing::backup_on;
 use mopqdb::{BackupOptions, CreateOptions, Database, Error, Reader, RepairOptions};
 use mopqdb_tests::faulty::{Fault, Faulty};
 use mopqdb_tests::mounted::Mounted;

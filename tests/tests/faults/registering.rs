@@ -5,8 +5,8 @@ use crate::creating::Quiet;
 use crate::support::Random;
 use crate::world::options;
 use crate::{Case, report, scratch, torture};
-use mopqdb::hostile::register_model_on;
 use mopqdb::quantizer::{TrainPq, train_pq};
+use mopqdb::testing::register_model_on;
 use mopqdb::{
     Bundle, BundleWriter, CreateOptions, Database, Error, Metric, VerifyOptions, models,
     register_model, verify,

@@ -268,7 +268,7 @@ fn a_copy_whose_logs_are_retired_under_its_hands_begins_again() {
             AtomicU64::new(races),
         )));
         let copy = dir.path().join(format!("copy-{races}"));
-        mopqdb::hostile::backup_on(&*files, &path, &copy, &Default::default()).unwrap();
+        mopqdb::testing::backup_on(&*files, &path, &copy, &Default::default()).unwrap();
         let reader = Reader::open(&copy, options()).unwrap();
         assert!(
             reader.snapshot().contains(&key).unwrap(),

@@ -1,8 +1,8 @@
 //! What a database holds, in figures.
 
+use crate::admin::drift::Drift;
 use crate::disk::layout::Layout;
 use crate::disk::usage;
-use crate::drift::Drift;
 use crate::error::Result;
 use crate::ids::Generation;
 use crate::metric::Metric;

@@ -1,0 +1,11 @@
+//! Commands on the directory of a database: checking, repairing, copying, measuring, and dropping what is not used.
+//!
+//! `verify`, `repair` and `salvage` work on a database that can't be opened.
+
+pub(crate) mod backup;
+pub(crate) mod drift;
+pub(crate) mod prune;
+pub(crate) mod repair;
+pub(crate) mod salvage;
+pub(crate) mod stats;
+pub(crate) mod verify;
