@@ -5,30 +5,17 @@ use crate::admin::stats::Stats;
 use crate::admin::verify::{Verified, VerifyOptions};
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
-use crate::disk::lock::FileLock;
-use crate::disk::reserve::Reserve;
-use crate::error::{Error, Result};
-use crate::metric::Metric;
+use crate::error::Result;
 use crate::model::Model;
-use crate::model::bundle::Bundle;
-use crate::model::registry;
 use crate::options::{CreateOptions, Options};
 use crate::rebuild::maintenance::Maintenance;
+use crate::rebuild::{self, RebuildOptions, Rebuilt};
 use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
-use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
-use crate::threads;
-use crate::version::catalog::Catalog;
-use crate::version::clean;
-use crate::version::creation::{self, Creation, Making};
-use crate::version::manifest;
-use crate::version::publish::Versions;
-use crate::version::recover;
-use crate::write::sealer::Bell;
-use crate::write::{Committer, Compacted, Queue, Store};
+use crate::version::creation;
+use crate::write::{Compacted, Store};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A handle to a database that this process may write. Cheap to clone; all clones are one.
 ///
@@ -74,20 +61,7 @@ impl Database {
         new: &CreateOptions,
         options: Options,
     ) -> Result<Self> {
-        threads::count(options.threads)?;
-        let layout = Layout::new(dir);
-        let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
-        let model = new_model(new, bundle.as_ref())?;
-        let creation = Creation::begin(&*files, &layout, Making::Database)?;
-        let warnings = Vec::from_iter(creation.restarted.then(|| {
-            "an earlier creation of this database was not finished; it was started over".into()
-        }));
-        if let Err(e) = fill(&*files, &layout, &model) {
-            creation.abandon(&*files, &layout);
-            return Err(e);
-        }
-        let lock = creation.finish(&*files, &layout)?;
-        Self::open_locked(files, layout, lock, options, warnings)
+        Self::start(Store::create(files, dir, new, options)?)
     }
 
     /// Returns `true` if [`create`](Self::create) can make a database here: the directory is missing or empty, or
@@ -105,84 +79,11 @@ impl Database {
     /// The same on another [`Files`]: for tests.
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
-        let layout = Layout::existing(dir)?;
-        creation::refuse_unfinished(&*files, dir)?;
-        if !layout.segments().is_dir() {
-            return Err(Error::Incompatible {
-                path: dir.into(),
-                what: "not a mopqdb database; `mopqdb create` makes one".into(),
-            });
-        }
-        let lock = FileLock::acquire(&layout.lock())?;
-        // A creation that was stopped after its last step. From here on there may be rows.
-        creation::remove_marker(&*files, &layout)?;
-        Self::open_locked(files, layout, lock, options, Vec::new())
+        Self::start(Store::open(files, dir, options)?)
     }
 
-    fn open_locked(
-        files: Arc<dyn Files>,
-        layout: Layout,
-        lock: FileLock,
-        options: Options,
-        mut warnings: Vec<String>,
-    ) -> Result<Self> {
-        let reserve = Arc::new(Reserve::find(&files, &layout));
-        let witnesses = recover::witnesses(&*files, &layout, &reserve, &mut warnings)?;
-        let model = recover::model(&layout, &witnesses.record, &options)?;
-        let scanner = Arc::new(Scanner::new(options.threads)?);
-        let mut snapshot = recover::snapshot(
-            &*files,
-            &layout,
-            &witnesses.record,
-            Arc::clone(&model),
-            scanner,
-            None,
-        )?;
-        let replayed = recover::replay_logs(
-            &*files,
-            &layout,
-            &witnesses.record,
-            &reserve,
-            &mut snapshot,
-            &mut warnings,
-        )?;
-        clean::clean(
-            &*files,
-            &layout,
-            &reserve,
-            &witnesses,
-            &snapshot,
-            &mut warnings,
-        )?;
-        let next_segment = recover::next_segment(&*files, &layout, &witnesses.record)?;
-        let record = witnesses.record.clone();
-        let mut committer = Committer::new(
-            witnesses.catalog,
-            witnesses.record,
-            replayed.next_log,
-            next_segment,
-            Arc::clone(&reserve),
-        );
-        committer.closed_bytes = replayed.bytes;
-        let store = Store {
-            versions: Versions::new(snapshot),
-            queue: Mutex::new(Queue::new(replayed.next_seq, model)),
-            commit: Mutex::new(committer),
-            sealing: Mutex::new(()),
-            bell: Bell::default(),
-            compacting: Mutex::new(()),
-            reserve,
-            in_place: AtomicBool::new(replayed.in_place),
-            files,
-            layout,
-            options,
-            warnings,
-            _lock: lock,
-        };
-        if let Some(carried) = replayed.carried {
-            store.commit_carried(carried, record.first_seq)?;
-        }
-        store.reserve.restore_if_it_fits(record.rows_stored());
+    /// Starts the threads of a store.
+    fn start(store: Store) -> Result<Self> {
         let store = Arc::new(store);
         let maintenance = Arc::new(Maintenance::start(&store)?);
         Ok(Self { maintenance, store })
@@ -282,6 +183,11 @@ impl Database {
         crate::verify(self.dir(), options)
     }
 
+    /// Switches to another model, from within the process that has the database open.
+    pub fn rebuild(&self, options: &RebuildOptions) -> Result<Rebuilt> {
+        rebuild::rebuild_store(&self.store, options)
+    }
+
     /// Closes the log in order and frees the lock, if this is the last handle. The same happens on drop, where an
     /// error can only be logged.
     pub fn close(self) -> Result<()> {
@@ -294,65 +200,8 @@ impl Database {
     }
 }
 
-/// Makes everything that an empty database has; its manifest comes last.
-fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
-    for directory in layout.directories() {
-        files
-            .create_dir(&directory)
-            .map_err(Error::io("creating", &directory))?;
-    }
-    if let Some(bundle) = model.bundle() {
-        registry::register(files, layout, bundle)?;
-    }
-    let catalog = Catalog::open(&layout.catalog())
-        .map_err(Error::io("creating the catalog", layout.catalog()))?;
-    let record = recover::first_record(model);
-    catalog.commit(&record)?;
-    for directory in layout.directories().iter().rev() {
-        files
-            .sync_dir(directory)
-            .map_err(Error::io("syncing", directory))?;
-    }
-    manifest::publish(files, layout.dir(), &record)
-}
-
 fn disk(options: &Options) -> Arc<dyn Files> {
     Arc::new(Disk {
         no_mmap: options.no_mmap,
     })
-}
-
-/// The model that a new database starts with.
-fn new_model(new: &CreateOptions, bundle: Option<&Bundle>) -> Result<Model> {
-    let Some(bundle) = bundle else {
-        let dim = new.dim.ok_or_else(|| {
-            Error::invalid(
-                "a database without an encoder needs the width of its vectors: give `--dim N`",
-            )
-        })?;
-        if !(1..=65_536).contains(&dim) {
-            return Err(Error::invalid(format!(
-                "vectors of {dim} values; 1 to 65536 can be stored"
-            )));
-        }
-        return Ok(Model::none(dim, new.metric.unwrap_or(Metric::Cosine)));
-    };
-    let model = Model::open(bundle.clone(), 0)?;
-    if let Some(dim) = new.dim
-        && dim != model.dim()
-    {
-        return Err(Error::invalid(format!(
-            "the bundle has vectors of {}, not {dim}",
-            model.dim()
-        )));
-    }
-    if let Some(metric) = new.metric
-        && metric != model.metric()
-    {
-        return Err(Error::invalid(format!(
-            "the bundle is for {}, not {metric}",
-            model.metric()
-        )));
-    }
-    Ok(model)
 }

@@ -110,7 +110,7 @@ impl Error {
 
     /// Whether there was no room on the disk, or the user may take no more of it.
     pub(crate) fn is_full(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if crate::disk::files::is_full(source))
+        matches!(self, Self::Io { source, .. } if is_full(source))
     }
 
     /// The same failure, of a step after which nobody knows what reached the disk.
@@ -158,4 +158,12 @@ impl Error {
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())
     }
+}
+
+/// Returns `true` if a call failed for want of room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }

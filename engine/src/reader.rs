@@ -13,10 +13,10 @@ use crate::options::Options;
 use crate::row::{Hit, Query, QueryOptions, Row};
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
+use crate::version;
 use crate::version::VersionRecord;
 use crate::version::manifest;
 use crate::version::publish::Versions;
-use crate::version::recover;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -227,10 +227,10 @@ fn read_version(
 ) -> Result<(Seen, Snapshot)> {
     let model = match before {
         Some(before) if before.model.id() == record.model => Arc::clone(&before.model),
-        _ => recover::model(layout, record, options)?,
+        _ => version::load::model(layout, record, options)?,
     };
     let mut snapshot =
-        recover::snapshot(files, layout, record, model, Arc::clone(scanner), before)?;
+        version::load::snapshot(files, layout, record, model, Arc::clone(scanner), before)?;
     let mut logs = SeenLogs {
         ends: BTreeMap::new(),
         next: record.first_seq,
@@ -255,7 +255,7 @@ fn read_logs(
     logs: &mut SeenLogs,
 ) -> Result<bool> {
     let mut news = false;
-    for id in recover::live_logs(files, layout, record)? {
+    for id in version::replay::live_logs(files, layout, record)? {
         let path = layout.logs().join(log::name(id));
         let from = logs.ends.get(&id).copied().unwrap_or(0);
         if from > 0 && files.len(&path).map_err(Error::io("reading", &path))? <= from {
@@ -264,7 +264,7 @@ fn read_logs(
         let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
         let contents = log::read(&path, id, &bytes, from)?;
         logs.ends.insert(id, contents.end);
-        let applied = recover::apply_log(&path, contents, snapshot, &mut logs.next)?;
+        let applied = version::replay::apply_log(&path, contents, snapshot, &mut logs.next)?;
         news |= !applied.is_empty();
     }
     Ok(news)

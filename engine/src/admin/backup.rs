@@ -13,11 +13,11 @@ use crate::model::bundle::{MANIFEST_FILE, Manifest};
 use crate::model::registry::REGISTERED_FILE;
 use crate::row::RowsKind;
 use crate::segment::FileName;
+use crate::version;
 use crate::version::catalog::Catalog;
 use crate::version::creation::{Creation, Making};
 use crate::version::manifest;
 use crate::version::record::VersionRecord;
-use crate::version::recover;
 use crate::view::segment::{codes_path, vecs_path};
 use crate::{Model, Options};
 use serde::Serialize;
@@ -214,7 +214,7 @@ impl Copying<'_> {
         if self.is_outdated()? {
             return Ok(false);
         }
-        let model = recover::model(self.from, self.record, &Options::default())?;
+        let model = version::load::model(self.from, self.record, &Options::default())?;
         self.models(&model)?;
         if !self.segments(&model)? {
             return Ok(false);
@@ -240,7 +240,7 @@ impl Copying<'_> {
     }
 
     fn logs(&mut self) -> Result<()> {
-        for id in recover::live_logs(self.files, self.from, self.record)? {
+        for id in version::replay::live_logs(self.files, self.from, self.record)? {
             let path = self.from.logs().join(log::name(id));
             let bytes = self.read(&path)?;
             // Up to the last whole record: what follows is being written, and was acknowledged to nobody.

@@ -2,6 +2,7 @@
 //!
 //! For getting data out of a database that does not open, because its model is lost or its files are damaged.
 
+use crate::disk::files::list;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
@@ -11,7 +12,6 @@ use crate::metric::Metric;
 use crate::segment::{Deletions, FileName, RowsFile, Salvaged, ValueRef};
 use crate::version::VersionRecord;
 use crate::version::manifest;
-use crate::version::recover::list;
 use crate::view::live::Live;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;

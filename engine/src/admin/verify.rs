@@ -9,11 +9,12 @@ use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::options::Options;
 use crate::row::RowsKind;
+use crate::segment::SegmentRecord;
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
 use crate::snapshot::widen_into;
+use crate::version;
+use crate::version::VersionRecord;
 use crate::version::manifest::{self, Found};
-use crate::version::recover;
-use crate::version::{SegmentRecord, VersionRecord};
 use crate::view::segment::{Sealed, SegmentView};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -84,7 +85,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
     };
     found.generation = record.generation.0;
     check_models(&layout, &mut found)?;
-    let model = match recover::model(&layout, &record, &Options::default()) {
+    let model = match version::load::model(&layout, &record, &Options::default()) {
         Ok(model) => Some(model),
         Err(e) => {
             let said = e.to_string();
@@ -284,7 +285,7 @@ fn check_texts(
 
 fn check_logs(layout: &Layout, record: &VersionRecord, found: &mut Verified) -> Result<()> {
     let disk = Disk::default();
-    for id in recover::live_logs(&disk, layout, record)? {
+    for id in version::replay::live_logs(&disk, layout, record)? {
         let path: PathBuf = layout.logs().join(log::name(id));
         found.files += 1;
         found.bytes += std::fs::metadata(&path).map_or(0, |meta| meta.len());

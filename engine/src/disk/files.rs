@@ -6,6 +6,7 @@
 //! rewritten in place, but for logs, which only grow.
 
 use crate::disk::mmap::Mapping;
+use crate::error::{Error, Result};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -165,12 +166,9 @@ impl NewFile for DiskFile {
     }
 }
 
-/// Returns `true` if a call failed for want of room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+/// The names in a directory.
+pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
+    files.list(dir).map_err(Error::io("listing", dir))
 }
 
 /// Where a file is written before it has its name.

@@ -3,7 +3,7 @@
 //! An OS file lock, freed by the kernel when its process ends, however it ends. The file's text is for people.
 
 use crate::disk::files;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_full};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
@@ -70,7 +70,7 @@ impl FileLock {
             .and_then(|()| write!(file, "{program} (process {})", std::process::id()));
         match named {
             // The lock is held without its text, which needs room that a full disk may not have.
-            Err(e) if !files::is_full(&e) => return Err(Error::io("writing", path)(e)),
+            Err(e) if !is_full(&e) => return Err(Error::io("writing", path)(e)),
             _ => {}
         }
         Ok(Self { file })

@@ -6,5 +6,6 @@ pub mod files;
 pub(crate) mod layout;
 pub mod lock;
 pub mod mmap;
+pub(crate) mod orphans;
 pub(crate) mod reserve;
 pub(crate) mod usage;

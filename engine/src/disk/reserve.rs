@@ -6,8 +6,9 @@
 //! at once, before another program takes it. Until it has its full size again no rows are inserted, so that the room goes
 //! to what frees more.
 
-use crate::disk::files::{Files, is_full, temporary};
+use crate::disk::files::{Files, temporary};
 use crate::disk::layout::Layout;
+use crate::error::is_full;
 use crate::error::{Error, Result};
 use crate::threads::lock;
 use std::io;

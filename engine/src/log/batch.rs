@@ -60,6 +60,14 @@ impl StoredVector {
             Self::F16(v) => v.len(),
         }
     }
+
+    /// The same values as f32.
+    pub fn widen(&self) -> Vec<f32> {
+        match self {
+            Self::F32(v) => v.to_vec(),
+            Self::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
+        }
+    }
 }
 
 const PUT_F32: u8 = 1;

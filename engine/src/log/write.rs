@@ -3,7 +3,8 @@
 use super::{
     Batch, HEADER_LEN, Kind, MAGIC, MAX_PAYLOAD, RECORD_HEADER_LEN, VERSION, checksum, name,
 };
-use crate::disk::files::{Files, NewFile, is_full};
+use crate::disk::files::{Files, NewFile};
+use crate::error::is_full;
 use crate::error::{Error, Result};
 use crate::ids::LogId;
 use std::io::ErrorKind;

@@ -10,7 +10,6 @@ pub(crate) mod shared;
 
 use crate::error::{Error, Result};
 use crate::ids::{EncoderId, ModelId};
-use crate::log::StoredVector;
 use crate::metric::Metric;
 use crate::model::bundle::Bundle;
 use crate::model::encoder::{Encoder, EncoderOptions};
@@ -307,14 +306,6 @@ fn normalised(vector: &[f32]) -> Option<Vec<f32>> {
             .map(|&x| (f64::from(x) * scale) as f32)
             .collect(),
     )
-}
-
-/// Widens a stored vector.
-pub fn widen(vector: &StoredVector) -> Vec<f32> {
-    match vector {
-        StoredVector::F32(v) => v.to_vec(),
-        StoredVector::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
-    }
 }
 
 /// The beginning of a text, for messages.

@@ -13,8 +13,8 @@ use crate::model::bundle::{Bundle, MANIFEST_FILE};
 use crate::model::shared::Parts;
 use crate::options::Options;
 use crate::row::RowsKind;
+use crate::version;
 use crate::version::manifest;
-use crate::version::recover;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -200,7 +200,7 @@ pub const EXACT: &str = "exact";
 pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<Model> {
     let layout = Layout::existing(dir.as_ref())?;
     let record = manifest::newest(&Disk::default(), layout.dir())?;
-    let active = recover::model(&layout, &record, &Options::default())?;
+    let active = version::load::model(&layout, &record, &Options::default())?;
     open(&layout, &active, id, threads)
 }
 

@@ -15,7 +15,6 @@ pub(crate) use commit::commit_if_ready;
 pub(crate) use encode::encode_segment;
 pub(crate) use ready::is_ready;
 
-use crate::database::Database;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
@@ -93,10 +92,10 @@ pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions) -> Result<Rebuil
             auto_compact: false,
             ..Options::default()
         };
-        Database::open(dir.as_ref(), options)
+        Store::open(Arc::clone(&files), dir.as_ref(), options)
     };
     let seal = || match open() {
-        Ok(db) => db.seal().and_then(|_| db.close()),
+        Ok(store) => store.seal().and_then(|_| store.close()),
         // The writing process seals when it commits.
         Err(Error::Locked { .. }) => Ok(()),
         Err(e) => Err(e),
@@ -106,9 +105,9 @@ pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions) -> Result<Rebuil
         return Ok(rebuilt);
     };
     match open() {
-        Ok(db) => {
-            commit_if_ready(&db.store)?;
-            db.close()?;
+        Ok(store) => {
+            commit_if_ready(&store)?;
+            store.close()?;
             match Ready::declined(&layout)? {
                 Some(why) => Err(Error::Model(why)),
                 None => Ok(rebuilt),
@@ -161,13 +160,6 @@ fn wait_for_commit(
             });
         }
         std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-impl Database {
-    /// Switches this database to another model, from within the process that has it open.
-    pub fn rebuild(&self, options: &RebuildOptions) -> Result<Rebuilt> {
-        rebuild_store(&self.store, options)
     }
 }
 

@@ -12,6 +12,7 @@ mod file;
 pub(crate) mod key_index;
 mod names;
 mod output;
+mod record;
 mod rows;
 mod vecs;
 
@@ -20,6 +21,7 @@ pub use correct::correct;
 pub use deletions::Deletions;
 pub use key_index::KeyHash;
 pub use names::{FileName, ShortId};
+pub use record::SegmentRecord;
 pub use rows::{
     RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, ValueRef, Values,
 };

@@ -4,8 +4,10 @@
 //! are in another file, or all of them are dead. Whatever else is not named by the record moves to `orphans/`, and the
 //! user is told.
 
+use crate::disk::files::list;
 use crate::disk::files::{Files, temporary};
 use crate::disk::layout::Layout;
+use crate::disk::orphans::orphan;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
 use crate::ids::{RowId, SegmentId, Seq};
@@ -14,7 +16,8 @@ use crate::segment::{Deletions, FileName, RowsFile};
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
 use crate::version::manifest;
-use crate::version::recover::{Witnesses, list, live_logs, orphan};
+use crate::version::replay::live_logs;
+use crate::version::witnesses::Witnesses;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 

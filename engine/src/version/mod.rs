@@ -8,12 +8,16 @@
 pub(crate) mod catalog;
 pub(crate) mod clean;
 pub(crate) mod creation;
+pub(crate) mod follow;
+pub(crate) mod load;
 pub(crate) mod manifest;
 pub(crate) mod publish;
 pub(crate) mod record;
 pub(crate) mod recover;
+pub(crate) mod replay;
+pub(crate) mod witnesses;
 
-pub(crate) use record::{SegmentRecord, VersionRecord};
+pub(crate) use record::VersionRecord;
 
 /// What [`publish`] is made of; its test puts a scheduler's locks in their place.
 mod sync {

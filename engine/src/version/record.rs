@@ -2,7 +2,9 @@
 
 use crate::ids::{EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
+use crate::model::Model;
 use crate::row::RowsKind;
+use crate::segment::SegmentRecord;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -38,22 +40,6 @@ pub struct VersionRecord {
     pub next_segment: SegmentId,
 }
 
-/// A segment as a record names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SegmentRecord {
-    /// Which.
-    pub id: SegmentId,
-    /// Rows in it, dead ones included.
-    pub rows: u32,
-    /// The hash of its rows file.
-    pub rows_hash: u64,
-    /// How many of them are dead.
-    pub dead: u32,
-    /// The generation in whose deletion file the dead rows are; none if all are alive.
-    pub deletions: Option<Generation>,
-}
-
 /// Why bytes are no record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecord {
@@ -66,6 +52,22 @@ pub enum BadRecord {
 }
 
 impl VersionRecord {
+    /// The first record of a new database.
+    pub(crate) fn first(model: &Model) -> Self {
+        Self {
+            generation: Generation(1),
+            metric: model.metric(),
+            rows: model.rows(),
+            dim: model.dim() as u32,
+            encoder: model.encoder_id(),
+            model: model.id(),
+            segments: Vec::new(),
+            first_log: LogId(1),
+            first_seq: Seq(1),
+            next_segment: SegmentId(1),
+        }
+    }
+
     /// The active model by its id: that of `exact` where none is named.
     pub fn model_id(&self) -> ModelId {
         self.model.unwrap_or_else(|| ModelId::exact(self.encoder))

@@ -9,11 +9,13 @@ use crate::error::{Error, Result};
 use crate::ids::{Generation, LogId, SegmentId, Seq};
 use crate::log::{self, Batch, LogWriter};
 use crate::model::Model;
+use crate::segment::SegmentRecord;
 use crate::segment::{Deletions, FileName};
 use crate::snapshot::Snapshot;
+use crate::version::VersionRecord;
 use crate::version::catalog::Catalog;
 use crate::version::manifest;
-use crate::version::{SegmentRecord, VersionRecord};
+use crate::version::replay::Replayed;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
@@ -61,7 +63,7 @@ impl Committer {
     pub(crate) fn new(
         catalog: Catalog,
         record: VersionRecord,
-        next_log: LogId,
+        replayed: &Replayed,
         next_segment: SegmentId,
         reserve: Arc<Reserve>,
     ) -> Self {
@@ -69,9 +71,9 @@ impl Committer {
             catalog,
             record,
             log: None,
-            next_log,
+            next_log: replayed.next_log,
             next_segment,
-            closed_bytes: 0,
+            closed_bytes: replayed.bytes,
             failed: None,
             reserve,
         }

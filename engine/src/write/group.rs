@@ -5,7 +5,7 @@ use super::prepare::Prepared;
 use super::{Store, lock};
 use crate::error::{Error, Result};
 use crate::ids::Seq;
-use crate::log::{Batch, Change};
+use crate::log::Batch;
 use crate::model::Model;
 use crate::snapshot::{Place, Snapshot};
 use crate::view::tail::Run;
@@ -163,25 +163,4 @@ impl Store {
         ));
         Ok(killed as u64)
     }
-}
-
-/// Applies a batch of a log to a snapshot in the making, as [`Store::flush`] did when it was written.
-pub(crate) fn replay(next: &mut Snapshot, batch: &Batch) -> Result<()> {
-    // A row that a segment holds already (its log was not yet retired) has a `Seq` no newer than the segment's.
-    let mut vectors = Vec::new();
-    for (seq, change) in (batch.first.0..).map(Seq).zip(&batch.changes) {
-        // Ends older rows of the key, never newer ones.
-        if let Some(place) = next.find(change.key())?
-            && next.seq(place)? < seq
-        {
-            next.kill(place);
-        }
-        if let Change::Put { vector, .. } = change {
-            vectors.extend(crate::model::widen(vector));
-        }
-    }
-    let codes = next.model.quantize(&vectors)?;
-    next.tail
-        .push(Run::new(batch, next.model.dim(), codes, next.model.shape()));
-    Ok(())
 }

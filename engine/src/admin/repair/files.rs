@@ -1,7 +1,9 @@
 //! Every file under the name that its content asks for, and flipped bits corrected.
 
 use super::Repair;
+use crate::disk::files::list;
 use crate::disk::files::relocate;
+use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
 use crate::format::Kind;
 use crate::ids::SegmentId;
@@ -9,7 +11,6 @@ use crate::log;
 use crate::metric::Metric;
 use crate::segment::{Deletions, FileName, RowsFile, RowsHash, correct};
 use crate::version::manifest;
-use crate::version::recover::{list, orphan};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};

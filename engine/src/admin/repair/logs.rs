@@ -2,10 +2,11 @@
 
 use super::segments::Found;
 use super::{Base, Repair};
+use crate::disk::files::list;
+use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
 use crate::log::{self, Batch, LogWriter};
-use crate::version::recover::{list, orphan};
 
 /// What the logs say, for a version that has to be made.
 pub(super) struct Logs {

@@ -19,11 +19,12 @@ use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::version;
 use crate::version::VersionRecord;
 use crate::version::creation;
 use crate::version::manifest;
-use crate::version::recover;
-use crate::{Database, Options};
+use crate::write::Store;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -109,7 +110,12 @@ pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired
         // A repair that stopped half-way can be run again; what it did before that is reported too.
         reserve.spend(|| repair.run())?;
     }
-    let Repair { layout, report, .. } = repair;
+    let Repair {
+        disk,
+        layout,
+        report,
+        ..
+    } = repair;
     let mut report = report;
     if !report.pending.is_empty() {
         return Ok(report);
@@ -118,10 +124,10 @@ pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired
         auto_compact: false,
         ..Options::default()
     };
-    let db = Database::open(layout.dir(), options)?;
-    report.done.extend(db.warnings().iter().cloned());
-    report.rows = Some(db.snapshot().rows());
-    db.close()?;
+    let store = Store::open(disk, layout.dir(), options)?;
+    report.done.extend(store.warnings.iter().cloned());
+    report.rows = Some(store.current().rows());
+    store.close()?;
     Ok(report)
 }
 
@@ -170,25 +176,27 @@ impl Repair<'_> {
                 break;
             }
         }
-        let record = match recover::witnesses(disk, layout, &self.reserve, &mut self.report.done) {
-            Ok(witnesses) => match self.newer_than(&witnesses.record)? {
-                None => Some(witnesses.record),
-                Some(newer) => {
-                    self.done(newer);
+        let record =
+            match version::witnesses::witnesses(disk, layout, &self.reserve, &mut self.report.done)
+            {
+                Ok(witnesses) => match self.newer_than(&witnesses.record)? {
+                    None => Some(witnesses.record),
+                    Some(newer) => {
+                        self.done(newer);
+                        None
+                    }
+                },
+                Err(Error::Corrupt(damage)) => {
+                    self.report.done.push(damage.to_string());
                     None
                 }
-            },
-            Err(Error::Corrupt(damage)) => {
-                self.report.done.push(damage.to_string());
-                None
-            }
-            Err(Error::Incompatible { .. }) if hint.is_none() => {
-                let what = "all manifests and the catalog are missing";
-                self.report.done.push(what.into());
-                None
-            }
-            Err(e) => return Err(e),
-        };
+                Err(Error::Incompatible { .. }) if hint.is_none() => {
+                    let what = "all manifests and the catalog are missing";
+                    self.report.done.push(what.into());
+                    None
+                }
+                Err(e) => return Err(e),
+            };
         Ok(Base {
             hint: record.clone().or(hint),
             record,

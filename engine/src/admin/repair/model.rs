@@ -3,6 +3,7 @@
 use super::files::is_damage;
 use super::segments::Found;
 use super::{Base, Repair};
+use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
@@ -10,7 +11,6 @@ use crate::model::bundle::Bundle;
 use crate::model::registry;
 use crate::row::RowsKind;
 use crate::segment::{FileName, Values};
-use crate::version::recover::orphan;
 use crate::view::segment::codes_path;
 use std::sync::Arc;
 

@@ -2,15 +2,17 @@
 
 use super::files::{OpenRows, is_damage};
 use super::{Base, Repair};
+use crate::disk::files::list;
+use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
 use crate::format::Kind;
 use crate::ids::{Generation, RowId, SegmentId, Seq};
 use crate::metric::Metric;
+use crate::segment::SegmentRecord;
 use crate::segment::{Deletions, FileName, RowsFile};
+use crate::version::VersionRecord;
 use crate::version::clean::{is_leftover, live_batches};
 use crate::version::manifest;
-use crate::version::recover::{list, orphan};
-use crate::version::{SegmentRecord, VersionRecord};
 use crate::view::live::Live;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

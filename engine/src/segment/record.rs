@@ -1,0 +1,20 @@
+//! A segment by name: what a version says of it.
+
+use crate::ids::{Generation, SegmentId};
+use serde::{Deserialize, Serialize};
+
+/// A segment as a record names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SegmentRecord {
+    /// Which.
+    pub id: SegmentId,
+    /// Rows in it, dead ones included.
+    pub rows: u32,
+    /// The hash of its rows file.
+    pub rows_hash: u64,
+    /// How many of them are dead.
+    pub dead: u32,
+    /// The generation in whose deletion file the dead rows are; none if all are alive.
+    pub deletions: Option<Generation>,
+}

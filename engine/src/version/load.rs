@@ -1,0 +1,109 @@
+//! Opening what a record names: its model and its segments.
+
+use crate::disk::files::Files;
+use crate::disk::layout::Layout;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::model::bundle::Bundle;
+use crate::options::Options;
+use crate::scan::Scanner;
+use crate::snapshot::Snapshot;
+use crate::version::VersionRecord;
+use crate::version::manifest;
+use crate::view::segment::SegmentView;
+use crate::view::tail::Tail;
+use std::sync::Arc;
+
+/// The model that a record names.
+pub(crate) fn model(
+    layout: &Layout,
+    record: &VersionRecord,
+    options: &Options,
+) -> Result<Arc<Model>> {
+    let model = match record.model {
+        None => Model::none(record.dim as usize, record.metric),
+        Some(id) => {
+            let dir = layout.model(id);
+            if !dir.is_dir() {
+                return Err(Error::corrupt(
+                    dir,
+                    "model",
+                    0,
+                    "the active model is missing; put its folder back, or run `mopqdb repair` to go on with another; `mopqdb export DB DEST --format jsonl` needs no model",
+                ));
+            }
+            let bundle = Bundle::open(&dir)?;
+            if bundle.model_id() != id {
+                let detail = format!(
+                    "this bundle is model {}, its directory is named {id}",
+                    bundle.model_id()
+                );
+                return Err(Error::corrupt(layout.model(id), "manifest", 0, detail));
+            }
+            Model::open(bundle, options.threads)?.no_mmap(options.no_mmap)
+        }
+    };
+    let agrees = model.metric() == record.metric
+        && model.dim() == record.dim as usize
+        && model.encoder_id() == record.encoder
+        && model.rows() == record.rows;
+    if !agrees {
+        let detail = format!(
+            "version {} and its model do not agree on metric, width or encoder",
+            record.generation
+        );
+        return Err(Error::corrupt(
+            manifest::path(layout.dir(), record.generation),
+            "record",
+            0,
+            detail,
+        ));
+    }
+    Ok(Arc::new(model))
+}
+
+/// The snapshot of a record, without what its logs add. Segments of `before` that are still the same stay open.
+pub(crate) fn snapshot(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+    model: Arc<Model>,
+    scanner: Arc<Scanner>,
+    before: Option<&Snapshot>,
+) -> Result<Snapshot> {
+    let dir = layout.segments();
+    let before = before.filter(|snapshot| Arc::ptr_eq(&snapshot.model, &model));
+    let mut segments = Vec::with_capacity(record.segments.len());
+    for segment in &record.segments {
+        let open = before.and_then(|snapshot| {
+            snapshot
+                .segments
+                .iter()
+                .find(|view| view.sealed.id == segment.id)
+        });
+        segments.push(match open {
+            Some(view) => {
+                SegmentView::with_deletions(files, &dir, segment, Arc::clone(&view.sealed))?
+            }
+            None => SegmentView::open(files, &dir, segment, &model)?,
+        });
+    }
+    let mut last = None;
+    for view in &segments {
+        let Some((first, end)) = view.sealed.rows.summary().seqs else {
+            continue;
+        };
+        if last.is_some_and(|last| first <= last) {
+            let detail = "its rows are older than those of the segment before it";
+            return Err(Error::corrupt(view.sealed.rows.path(), "meta", 0, detail));
+        }
+        last = Some(end);
+    }
+    Ok(Snapshot {
+        generation: record.generation,
+        model,
+        segments: Arc::new(segments),
+        tail: Tail::default(),
+        scanner,
+    })
+}

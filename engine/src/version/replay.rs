@@ -1,0 +1,258 @@
+//! What the logs add to a version: rows and deletions that are in no segment yet.
+
+use crate::disk::files::{self, Files, list};
+use crate::disk::layout::Layout;
+use crate::disk::reserve::Reserve;
+use crate::error::{Error, Result};
+use crate::ids::{LogId, Seq};
+use crate::log::{self, Batch, Change, LogContents, LogWriter};
+use crate::row::RowsKind;
+use crate::snapshot::Snapshot;
+use crate::version::VersionRecord;
+use crate::view::tail::Run;
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The live logs of a record, oldest first.
+pub(crate) fn live_logs(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+) -> Result<Vec<LogId>> {
+    let names = list(files, &layout.logs())?;
+    let mut logs: Vec<_> = names
+        .iter()
+        .filter_map(|name| log::parse_name(name))
+        .collect();
+    logs.retain(|&id| id >= record.first_log);
+    logs.sort_unstable();
+    Ok(logs)
+}
+
+/// Applies the batches of a log to a snapshot, from `next` on, which moves behind them. Returns those it applied.
+///
+/// Batches ascend by `Seq`, from log to log too, with one exception: a log that recovery carried others over to repeats
+/// them, and stands beside them until a version names it alone. A crash, or a reader, may come in between; what was
+/// applied once is then not applied again.
+pub(crate) fn apply_log(
+    path: &Path,
+    contents: LogContents,
+    snapshot: &mut Snapshot,
+    next: &mut Seq,
+) -> Result<Vec<Batch>> {
+    let mut applied = contents.batches;
+    applied.retain(|batch| {
+        let new = batch.first >= *next;
+        *next = (*next).max(batch.end());
+        new
+    });
+    for batch in &applied {
+        check_batch(path, batch, snapshot)?;
+        replay(snapshot, batch)?;
+    }
+    Ok(applied)
+}
+
+/// Applies a batch of a log to a snapshot in the making, as the writer did when it was written.
+fn replay(next: &mut Snapshot, batch: &Batch) -> Result<()> {
+    // A row that a segment holds already (its log was not yet retired) has a `Seq` no newer than the segment's.
+    let mut vectors = Vec::new();
+    for (seq, change) in (batch.first.0..).map(Seq).zip(&batch.changes) {
+        // Ends older rows of the key, never newer ones.
+        if let Some(place) = next.find(change.key())?
+            && next.seq(place)? < seq
+        {
+            next.kill(place);
+        }
+        if let Change::Put { vector, .. } = change {
+            vectors.extend(vector.widen());
+        }
+    }
+    let codes = next.model.quantize(&vectors)?;
+    next.tail
+        .push(Run::new(batch, next.model.dim(), codes, next.model.shape()));
+    Ok(())
+}
+
+/// A batch is only ever quantized under the encoder that made its vectors.
+fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
+    let model = &snapshot.model;
+    if batch.encoder != model.encoder_id() {
+        let detail = format!(
+            "a batch of encoder {}, this version has {}",
+            batch.encoder.short(),
+            model.encoder_id().short()
+        );
+        return Err(Error::corrupt(path, "record", 0, detail));
+    }
+    for change in &batch.changes {
+        if let log::Change::Put { key, text, vector } = change {
+            let texts = model.rows() == RowsKind::Text;
+            let half = matches!(vector, log::StoredVector::F16(_));
+            if vector.dim() != model.dim() || text.is_some() != texts || half != texts {
+                let detail = format!("the row {key:?} is not of this database's kind");
+                return Err(Error::corrupt(path, "record", 0, detail));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the logs of an opened database gave.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) next_seq: Seq,
+    pub(crate) next_log: LogId,
+    /// Bytes of live logs.
+    pub(crate) bytes: u64,
+    /// The log that everything was carried over to, to be named by a new version.
+    pub(crate) carried: Option<LogId>,
+    /// There were batches to carry over, and no room for them.
+    pub(crate) in_place: bool,
+}
+
+/// Replays the live logs into a snapshot, for the writer: a torn tail is put aside and said. If any log was not closed
+/// in order, all batches are carried over to a new log, closed in order, so that damage to them is damage from now on.
+/// On a full disk the logs stay as they are, torn tails included, and only batches that may not be durable are carried
+/// over.
+///
+/// # Errors
+/// [`Error::Io`] if there is no room for those either.
+pub(crate) fn replay_logs(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+    reserve: &Reserve,
+    snapshot: &mut Snapshot,
+    warnings: &mut Vec<String>,
+) -> Result<Replayed> {
+    let logs = live_logs(files, layout, record)?;
+    let mut next_seq = record.first_seq;
+    let mut bytes = 0;
+    let mut open_end = false;
+    let mut batches = Vec::new();
+    let mut torn_tails = Vec::new();
+    let (mut proven, mut unproven) = (HashSet::new(), HashSet::new());
+    for &id in &logs {
+        let path = layout.logs().join(log::name(id));
+        let raw = files.read(&path).map_err(Error::io("reading", &path))?;
+        let contents = log::read(&path, id, &raw, 0)?;
+        if let Some(torn) = &contents.torn {
+            torn_tails.push((id, raw[torn.offset as usize..].to_vec()));
+        }
+        bytes += raw.len() as u64;
+        open_end |= !contents.ended;
+        let (synced, last) =
+            (contents.batches).split_at(contents.batches.len() - contents.unproven);
+        proven.extend(synced.iter().map(|batch| batch.first));
+        unproven.extend(last.iter().map(|batch| batch.first));
+        batches.extend(apply_log(&path, contents, snapshot, &mut next_seq)?);
+    }
+    let mut next_log = LogId(
+        logs.last()
+            .map_or(record.first_log.0, |id| id.0 + 1)
+            .max(record.first_log.0),
+    );
+    let mut carried = None;
+    let mut in_place = false;
+    if open_end {
+        let id = next_log;
+        next_log = LogId(id.0 + 1);
+        // The version that will name the new log is committed with the reserve's help, if need be. So it is not spent here.
+        let outcome = reserve.restore(record.rows_stored()).and_then(|()| {
+            put_aside(files, layout, &torn_tails, warnings)?;
+            carry_over(files, layout, id, &batches)
+        });
+        match outcome {
+            Ok(new) => {
+                bytes = new;
+                carried = Some(id);
+            }
+            Err(e) if e.is_full() => {
+                in_place = !batches.is_empty();
+                // What was read and never synced might go again with the next power cut, after somebody has seen it. It is
+                // seldom more than one batch.
+                batches.retain(|batch| {
+                    unproven.contains(&batch.first) && !proven.contains(&batch.first)
+                });
+                if !batches.is_empty() {
+                    bytes += reserve.spend(|| {
+                        let id = next_log;
+                        next_log = LogId(id.0 + 1);
+                        carry_over(files, layout, id, &batches)
+                    })?;
+                }
+                warnings.push(format!(
+                    "the disk is full ({e}), so the logs were not tidied up; delete rows and compact, or free some space: \
+                     no rows are inserted until there is room"
+                ));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Replayed {
+        next_seq,
+        next_log,
+        bytes,
+        carried,
+        in_place,
+    })
+}
+
+/// Copies torn tails of logs to `orphans/`. If that fails, none is left there.
+fn put_aside(
+    files: &dyn Files,
+    layout: &Layout,
+    tails: &[(LogId, Vec<u8>)],
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    if tails.is_empty() {
+        return Ok(());
+    }
+    let orphans = layout.orphans();
+    let aside = |id: LogId| orphans.join(format!("{}.torn", log::name(id)));
+    let copy = || {
+        files
+            .create_dir(&orphans)
+            .map_err(Error::io("creating", &orphans))?;
+        for (id, bytes) in tails {
+            let path = aside(*id);
+            files::publish(files, &path, bytes).map_err(Error::io("writing", &path))?;
+        }
+        Ok(())
+    };
+    if let Err(e) = copy() {
+        for (id, _) in tails {
+            let _ = files.remove(&aside(*id));
+        }
+        return Err(e);
+    }
+    for (id, bytes) in tails {
+        warnings.push(format!(
+            "the last {} bytes of {} were a write that was never finished or acknowledged; they were put aside as {}",
+            bytes.len(),
+            layout.logs().join(log::name(*id)).display(),
+            aside(*id).display()
+        ));
+    }
+    Ok(())
+}
+
+/// Writes all batches to a new log and closes it. Returns its bytes. If that fails, the log is removed; should it stay, its
+/// batches are found twice, and applied once.
+fn carry_over(files: &dyn Files, layout: &Layout, id: LogId, batches: &[Batch]) -> Result<u64> {
+    let mut log = LogWriter::create(files, &layout.logs(), id)?;
+    let write = || {
+        for batch in batches {
+            log.append(batch)?;
+        }
+        let bytes = log.bytes();
+        log.end()?;
+        Ok(bytes)
+    };
+    let outcome = write();
+    if outcome.is_err() {
+        let _ = files.remove(&layout.logs().join(log::name(id)));
+    }
+    outcome
+}

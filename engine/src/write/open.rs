@@ -1,0 +1,159 @@
+//! Making a database, and opening it for writing.
+
+use super::Store;
+use super::commit::Committer;
+use super::group::Queue;
+use super::sealer::Bell;
+use crate::disk::files::Files;
+use crate::disk::layout::Layout;
+use crate::disk::lock::FileLock;
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use crate::model::Model;
+use crate::model::bundle::Bundle;
+use crate::model::registry;
+use crate::options::{CreateOptions, Options};
+use crate::threads;
+use crate::version::catalog::Catalog;
+use crate::version::creation::{self, Creation, Making};
+use crate::version::publish::Versions;
+use crate::version::{VersionRecord, manifest, recover};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+impl Store {
+    /// Makes a new, empty database in a directory that is missing or empty, and opens it.
+    pub(crate) fn create(
+        files: Arc<dyn Files>,
+        dir: &Path,
+        new: &CreateOptions,
+        options: Options,
+    ) -> Result<Self> {
+        threads::count(options.threads)?;
+        let layout = Layout::new(dir);
+        let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
+        let model = new_model(new, bundle.as_ref())?;
+        let creation = Creation::begin(&*files, &layout, Making::Database)?;
+        let warnings = Vec::from_iter(creation.restarted.then(|| {
+            "an earlier creation of this database was not finished; it was started over".into()
+        }));
+        if let Err(e) = fill(&*files, &layout, &model) {
+            creation.abandon(&*files, &layout);
+            return Err(e);
+        }
+        let lock = creation.finish(&*files, &layout)?;
+        Self::recover(files, layout, lock, options, warnings)
+    }
+
+    /// Opens a database for writing.
+    pub(crate) fn open(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
+        let layout = Layout::existing(dir)?;
+        creation::refuse_unfinished(&*files, dir)?;
+        if !layout.segments().is_dir() {
+            return Err(Error::Incompatible {
+                path: dir.into(),
+                what: "not a mopqdb database; `mopqdb create` makes one".into(),
+            });
+        }
+        let lock = FileLock::acquire(&layout.lock())?;
+        // A creation that was stopped after its last step. From here on there may be rows.
+        creation::remove_marker(&*files, &layout)?;
+        Self::recover(files, layout, lock, options, Vec::new())
+    }
+
+    fn recover(
+        files: Arc<dyn Files>,
+        layout: Layout,
+        lock: FileLock,
+        options: Options,
+        mut warnings: Vec<String>,
+    ) -> Result<Self> {
+        let found = recover::open(&files, &layout, &options, &mut warnings)?;
+        let (first_seq, rows_stored) = (found.record.first_seq, found.record.rows_stored());
+        let model = Arc::clone(found.snapshot.model());
+        let store = Self {
+            versions: Versions::new(found.snapshot),
+            queue: Mutex::new(Queue::new(found.replayed.next_seq, model)),
+            commit: Mutex::new(Committer::new(
+                found.catalog,
+                found.record,
+                &found.replayed,
+                found.next_segment,
+                Arc::clone(&found.reserve),
+            )),
+            sealing: Mutex::new(()),
+            bell: Bell::default(),
+            compacting: Mutex::new(()),
+            reserve: found.reserve,
+            in_place: AtomicBool::new(found.replayed.in_place),
+            files,
+            layout,
+            options,
+            warnings,
+            _lock: lock,
+        };
+        if let Some(carried) = found.replayed.carried {
+            store.commit_carried(carried, first_seq)?;
+        }
+        store.reserve.restore_if_it_fits(rows_stored);
+        Ok(store)
+    }
+}
+
+/// Makes everything that an empty database has; its manifest comes last.
+fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
+    for directory in layout.directories() {
+        files
+            .create_dir(&directory)
+            .map_err(Error::io("creating", &directory))?;
+    }
+    if let Some(bundle) = model.bundle() {
+        registry::register(files, layout, bundle)?;
+    }
+    let catalog = Catalog::open(&layout.catalog())
+        .map_err(Error::io("creating the catalog", layout.catalog()))?;
+    let record = VersionRecord::first(model);
+    catalog.commit(&record)?;
+    for directory in layout.directories().iter().rev() {
+        files
+            .sync_dir(directory)
+            .map_err(Error::io("syncing", directory))?;
+    }
+    manifest::publish(files, layout.dir(), &record)
+}
+
+/// The model that a new database starts with.
+fn new_model(new: &CreateOptions, bundle: Option<&Bundle>) -> Result<Model> {
+    let Some(bundle) = bundle else {
+        let dim = new.dim.ok_or_else(|| {
+            Error::invalid(
+                "a database without an encoder needs the width of its vectors: give `--dim N`",
+            )
+        })?;
+        if !(1..=65_536).contains(&dim) {
+            return Err(Error::invalid(format!(
+                "vectors of {dim} values; 1 to 65536 can be stored"
+            )));
+        }
+        return Ok(Model::none(dim, new.metric.unwrap_or(Metric::Cosine)));
+    };
+    let model = Model::open(bundle.clone(), 0)?;
+    if let Some(dim) = new.dim
+        && dim != model.dim()
+    {
+        return Err(Error::invalid(format!(
+            "the bundle has vectors of {}, not {dim}",
+            model.dim()
+        )));
+    }
+    if let Some(metric) = new.metric
+        && metric != model.metric()
+    {
+        return Err(Error::invalid(format!(
+            "the bundle is for {}, not {metric}",
+            model.metric()
+        )));
+    }
+    Ok(model)
+}
