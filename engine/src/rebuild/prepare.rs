@@ -11,7 +11,7 @@ use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::registry;
 use crate::options::Options;
-use crate::reader::Reader;
+use crate::version::follow::Follower;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn prepare(
     options: &RebuildOptions,
     seal: impl FnOnce() -> Result<()>,
 ) -> Result<(Option<Ready>, Rebuilt)> {
-    let reader = Reader::open_on(
+    let reader = Follower::open(
         Arc::clone(files),
         layout.dir(),
         Options {
@@ -132,7 +132,7 @@ fn open_target(
     files: &dyn Files,
     layout: &Layout,
     id: ModelId,
-    reader: &Reader,
+    reader: &Follower,
     options: &RebuildOptions,
 ) -> Result<Arc<Model>> {
     let active = Arc::clone(&reader.snapshot().model);

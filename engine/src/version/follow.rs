@@ -1,1 +1,207 @@
+//! Following the versions that another process commits, as a reader: no lock is taken, nothing is written.
 
+use crate::disk::files::Files;
+use crate::disk::layout::Layout;
+use crate::error::{Error, Result};
+use crate::ids::{LogId, Seq};
+use crate::log;
+use crate::options::Options;
+use crate::scan::Scanner;
+use crate::snapshot::Snapshot;
+use crate::version::publish::Versions;
+use crate::version::{VersionRecord, load, manifest, replay};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// A database as a reader last saw it.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    pub(crate) layout: Layout,
+    files: Arc<dyn Files>,
+    options: Options,
+    versions: Versions<Snapshot>,
+    /// What the snapshot stands on; held by a refresh.
+    seen: Mutex<Seen>,
+}
+
+/// How far was read.
+#[derive(Debug, Clone)]
+struct Seen {
+    record: VersionRecord,
+    logs: SeenLogs,
+}
+
+/// How far the live logs were read.
+#[derive(Debug, Clone)]
+struct SeenLogs {
+    /// Where the whole records of each ended.
+    ends: BTreeMap<LogId, u64>,
+    /// Batches from this one on are new.
+    next: Seq,
+}
+
+/// The writer may retire files while we open them; it does so a few times in a row at most.
+const ATTEMPTS: usize = 100;
+
+impl Follower {
+    /// Opens the newest version.
+    pub(crate) fn open(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
+        let layout = Layout::existing(dir)?;
+        let scanner = Arc::new(Scanner::new(options.threads)?);
+        let (seen, snapshot) = read(&*files, &layout, &options, &scanner, None)?;
+        Ok(Self {
+            layout,
+            files,
+            options,
+            versions: Versions::new(snapshot),
+            seen: Mutex::new(seen),
+        })
+    }
+
+    /// Looks for what was written since. Returns `true` if there was anything.
+    pub(crate) fn refresh(&self) -> Result<bool> {
+        let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        let current = self.versions.current();
+        let newest = manifest::newest(&*self.files, self.layout.dir())?;
+        if newest == seen.record {
+            let mut next = Snapshot::clone(&current);
+            let mut logs = seen.logs.clone();
+            match read_logs(&*self.files, &self.layout, &newest, &mut next, &mut logs) {
+                Ok(news) if unmoved(&*self.files, &self.layout, &newest)? => {
+                    if news {
+                        seen.logs = logs;
+                        self.versions.publish(next);
+                    }
+                    return Ok(news);
+                }
+                // The writer has moved on while we read, and a log that we never saw may be gone: read it all.
+                Ok(_) => {}
+                Err(e) if e.is_gone() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let scanner = Arc::clone(&current.scanner);
+        let (next_seen, next) = read(
+            &*self.files,
+            &self.layout,
+            &self.options,
+            &scanner,
+            Some(&current),
+        )?;
+        *seen = next_seen;
+        self.versions.publish(next);
+        Ok(true)
+    }
+
+    /// What was there when it was opened or last refreshed.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.versions.current()
+    }
+
+    /// The version record that the snapshot stands on.
+    pub(crate) fn record(&self) -> VersionRecord {
+        let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        seen.record.clone()
+    }
+}
+
+/// Reads the newest version whole: segments and every live log, then sees that the manifest has not moved.
+fn read(
+    files: &dyn Files,
+    layout: &Layout,
+    options: &Options,
+    scanner: &Arc<Scanner>,
+    before: Option<&Snapshot>,
+) -> Result<(Seen, Snapshot)> {
+    let mut attempt = 0;
+    loop {
+        let record = manifest::newest(files, layout.dir())?;
+        let outcome = read_version(files, layout, options, scanner, before, &record);
+        attempt += 1;
+        match outcome {
+            Ok(read) if unmoved(files, layout, &record)? => return Ok(read),
+            // Logs may have been retired before they were listed: what was read may lack rows.
+            Ok(_) if attempt < ATTEMPTS => {}
+            Ok(_) => {
+                let busy =
+                    "the writer committed new versions faster than one could be read; try again";
+                let busy = std::io::Error::new(std::io::ErrorKind::TimedOut, busy);
+                return Err(Error::io("reading", layout.dir())(busy));
+            }
+            // A file that is gone was retired, if the manifest has moved; else it is missing.
+            Err(e) if e.is_gone() && attempt < ATTEMPTS && !unmoved(files, layout, &record)? => {}
+            Err(e) if e.is_gone() => return Err(missing(e)),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn read_version(
+    files: &dyn Files,
+    layout: &Layout,
+    options: &Options,
+    scanner: &Arc<Scanner>,
+    before: Option<&Snapshot>,
+    record: &VersionRecord,
+) -> Result<(Seen, Snapshot)> {
+    let model = match before {
+        Some(before) if before.model.id() == record.model => Arc::clone(&before.model),
+        _ => load::model(layout, record, options)?,
+    };
+    let mut snapshot = load::snapshot(files, layout, record, model, Arc::clone(scanner), before)?;
+    let mut logs = SeenLogs {
+        ends: BTreeMap::new(),
+        next: record.first_seq,
+    };
+    read_logs(files, layout, record, &mut snapshot, &mut logs)?;
+    Ok((
+        Seen {
+            record: record.clone(),
+            logs,
+        },
+        snapshot,
+    ))
+}
+
+/// Reads the live logs on from where they ended. Whether there was anything new. What follows the last whole record is
+/// a write in progress, or one that a crash cut short: the writer knows.
+fn read_logs(
+    files: &dyn Files,
+    layout: &Layout,
+    record: &VersionRecord,
+    snapshot: &mut Snapshot,
+    logs: &mut SeenLogs,
+) -> Result<bool> {
+    let mut news = false;
+    for id in replay::live_logs(files, layout, record)? {
+        let path = layout.logs().join(log::name(id));
+        let from = logs.ends.get(&id).copied().unwrap_or(0);
+        if from > 0 && files.len(&path).map_err(Error::io("reading", &path))? <= from {
+            continue;
+        }
+        let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
+        let contents = log::read(&path, id, &bytes, from)?;
+        logs.ends.insert(id, contents.end);
+        let applied = replay::apply_log(&path, contents, snapshot, &mut logs.next)?;
+        news |= !applied.is_empty();
+    }
+    Ok(news)
+}
+
+fn unmoved(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<bool> {
+    let newest = manifest::generations(files, layout.dir())?.last().copied();
+    Ok(newest == Some(record.generation))
+}
+
+fn missing(error: Error) -> Error {
+    match error {
+        Error::Io { path, .. } => Error::corrupt(
+            path,
+            "file",
+            0,
+            "it is missing, and the newest version names it; run `mopqdb repair`",
+        ),
+        other => other,
+    }
+}
