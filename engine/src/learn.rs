@@ -5,20 +5,13 @@
 
 use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
-use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::bundle::{Bundle, BundleWriter};
-use crate::model::registry;
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
-use crate::rebuild::{self, RebuildOptions};
 use crate::snapshot::Snapshot;
-use crate::watch::Watch;
-use crate::write::Store;
 use serde_json::{Value, json};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// From this many rows on codes are worth training: the program then advises it, and a good value for
 /// [`Options::auto_quantize`](crate::Options::auto_quantize). Fewer are searched exactly in no time.
@@ -101,7 +94,12 @@ impl Learned {
         self.write_on(&Disk::default(), dir.as_ref(), evaluation)
     }
 
-    fn write_on(&self, files: &dyn Files, dir: &Path, evaluation: Value) -> Result<Bundle> {
+    pub(crate) fn write_on(
+        &self,
+        files: &dyn Files,
+        dir: &Path,
+        evaluation: Value,
+    ) -> Result<Bundle> {
         let writer = BundleWriter::new(dir)
             .method(self.method)
             .quantizer(&self.trained.quantizer)
@@ -140,57 +138,4 @@ fn sample(snapshot: &Snapshot, options: &LearnOptions) -> Result<(Vec<f32>, u64)
         Ok(())
     })?;
     Ok((vectors, through))
-}
-
-/// What became of training a first quantizer.
-pub(crate) enum First {
-    /// Not asked for, or too few rows.
-    NotDue,
-    /// The database has one already. If rows are searched exactly all the same, somebody chose that.
-    Had,
-    /// It was trained and switched to.
-    Trained(ModelId),
-}
-
-/// Trains opq and switches to it, where the options ask for it and it is due.
-pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<First> {
-    let snapshot = store.current();
-    let due = store
-        .options
-        .auto_quantize
-        .is_some_and(|rows| snapshot.rows() >= rows.max(1));
-    if !due {
-        return Ok(First::NotDue);
-    }
-    let registered = registry::models(store.layout.dir())?;
-    if registered.iter().any(|model| model.shape.is_some()) {
-        return Ok(First::Had);
-    }
-    let mut options = LearnOptions::automatic(snapshot.model().dim());
-    options.pq.threads = store.options.threads;
-    options.pq.watch = Watch::new().stop_when(Arc::clone(stop));
-    options.memory_limit = store.options.memory_limit;
-    let learned = learn(&snapshot, &options)?;
-    drop(snapshot);
-    let scratch = store.layout.runs().join("auto");
-    let files = &*store.files;
-    let remove = || match files.remove_dir(&scratch) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", &scratch)(e)),
-        _ => Ok(()),
-    };
-    remove()?;
-    let bundle = learned.write_on(files, &scratch, Value::Null)?;
-    let id = registry::register(files, &store.layout, &bundle)?;
-    remove()?;
-    rebuild::rebuild_store(
-        store,
-        &RebuildOptions {
-            model: Some(id),
-            threads: store.options.threads,
-            memory_limit: store.options.memory_limit,
-            watch: Watch::new().stop_when(Arc::clone(stop)),
-            ..RebuildOptions::default()
-        },
-    )?;
-    Ok(First::Trained(id))
 }

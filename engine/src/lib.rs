@@ -31,6 +31,7 @@ mod write;
 
 pub use admin::backup::{Backup, BackupOptions, backup, backup_with};
 pub use admin::drift::Drift;
+pub use admin::models::{find_model, models, open_model, register_model};
 pub use admin::prune::{PruneOptions, Pruned, prune};
 pub use admin::repair::{RepairOptions, Repaired, repair};
 pub use admin::salvage::{RowsRead, read_rows};
@@ -43,7 +44,7 @@ pub use learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use metric::Metric;
 pub use model::Model;
 pub use model::bundle::{Bundle, BundleWriter};
-pub use model::registry::{EXACT, ModelInfo, find_model, models, open_model, register_model};
+pub use model::registry::{EXACT, ModelInfo};
 pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options};
 pub use reader::Reader;

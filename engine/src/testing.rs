@@ -1,7 +1,7 @@
 //! Doors for tests: the parsers of bytes that no public type opens by itself, and the order of threads.
 
 pub use crate::admin::backup::backup_on;
-pub use crate::model::registry::register_model_on;
+pub use crate::admin::models::register_model_on;
 pub use crate::threads::turns::take_turns;
 
 use crate::error::Result;

@@ -4,6 +4,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod drift;
+pub(crate) mod models;
 pub(crate) mod prune;
 pub(crate) mod repair;
 pub(crate) mod salvage;

@@ -7,14 +7,11 @@
 use crate::disk::files::{self, Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::ids::ModelId;
+use crate::ids::{EncoderId, ModelId};
 use crate::model::Model;
 use crate::model::bundle::{Bundle, MANIFEST_FILE};
 use crate::model::shared::Parts;
-use crate::options::Options;
 use crate::row::RowsKind;
-use crate::version;
-use crate::version::manifest;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,54 +37,6 @@ pub struct ModelInfo {
     pub training: serde_json::Value,
     /// Its validation recall and the like, as the trainer wrote them.
     pub evaluation: serde_json::Value,
-}
-
-/// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.
-///
-/// Refuses a damaged bundle, and one of another metric, kind or width than the database, before anything is written. If
-/// the database has the model already, nothing is done, unless its folder there is damaged: it then gets the files of
-/// this bundle, and keeps its place in the order of models.
-pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId> {
-    register_model_on(&Disk::default(), dir.as_ref(), bundle)
-}
-
-/// The same on another [`Files`]: for tests.
-pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Result<ModelId> {
-    let layout = Layout::existing(dir)?;
-    // Not a database: say so before anything is written to it.
-    let record = manifest::newest(files, layout.dir())?;
-    let texts = record.rows == RowsKind::Text;
-    let unfit = if bundle.metric() != record.metric {
-        format!(
-            "it compares by {}, the database by {}; make one for {1}, or create a database with it",
-            bundle.metric(),
-            record.metric
-        )
-    } else if texts && !bundle.has_encoder() {
-        "it has no encoder, and the rows are texts; make one with an encoder (`mopqdb bundle make`), or train one over the \
-         rows (`mopqdb train`)"
-            .into()
-    } else if !texts && bundle.has_encoder() {
-        format!(
-            "it encodes texts, and the rows are vectors of {}; train a model over them (`mopqdb train`), or create a database \
-             of texts with it (`mopqdb create --encoder`)",
-            record.dim
-        )
-    } else if !texts && bundle.input_dim() != record.dim as usize {
-        format!(
-            "it takes vectors of {}, and the rows are vectors of {}; train a model over them (`mopqdb train`)",
-            bundle.input_dim(),
-            record.dim
-        )
-    } else {
-        // That its parts fit each other.
-        Model::open(bundle.clone(), 1)?;
-        return register(files, &layout, bundle);
-    };
-    Err(Error::Model(format!(
-        "{} is not a model for this database: {unfit}",
-        bundle.dir().display()
-    )))
 }
 
 /// Copies a bundle into the database: there whole or not at all.
@@ -196,15 +145,7 @@ fn remove_dir(files: &dyn Files, dir: &Path) -> Result<()> {
 /// vectors, so no answer is approximate.
 pub const EXACT: &str = "exact";
 
-/// Opens a model of a database, active or not; `exact` too. Writes nothing.
-pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<Model> {
-    let layout = Layout::existing(dir.as_ref())?;
-    let record = manifest::newest(&Disk::default(), layout.dir())?;
-    let active = version::load::model(&layout, &record, &Options::default())?;
-    open(&layout, &active, id, threads)
-}
-
-/// The same in a database whose active model is `active`.
+/// Opens a model of a database whose active model is `active`, which may be the one; `exact` too. Writes nothing.
 pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize) -> Result<Model> {
     let exact = id == ModelId::exact(active.encoder_id());
     if exact && active.rows() == RowsKind::Vector {
@@ -319,25 +260,26 @@ fn write(files: &dyn Files, to: &Path, bytes: &[u8]) -> Result<()> {
     file.sync().map_err(Error::io("syncing", to))
 }
 
-/// The models of a database, oldest first. `exact` is always among them.
-pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
-    let layout = Layout::existing(dir.as_ref())?;
-    Ok(listed(&layout)?.into_iter().map(|(_, info)| info).collect())
-}
-
 /// The model registered last, which a rebuild takes if it is not told which. `exact` is chosen by name only; where it is
 /// both active and the last that somebody registered, there is nothing newer to switch to.
-pub(crate) fn newest(layout: &Layout) -> Result<Option<ModelId>> {
-    let mut listed = listed(layout)?;
+pub(crate) fn newest(
+    layout: &Layout,
+    active: ModelId,
+    encoder: EncoderId,
+) -> Result<Option<ModelId>> {
+    let mut listed = listed(layout, active, encoder)?;
     listed.retain(|(order, info)| !info.exact || (info.active && order.0 > 0));
     Ok(listed.last().map(|(_, info)| info.id))
 }
 
-/// Models in their order, with what decides it.
-fn listed(layout: &Layout) -> Result<Vec<((u64, SystemTime), ModelInfo)>> {
+/// The models of a database, oldest first, with what decides their order. `exact` is always among them.
+pub(crate) fn listed(
+    layout: &Layout,
+    active: ModelId,
+    encoder: EncoderId,
+) -> Result<Vec<((u64, SystemTime), ModelInfo)>> {
     let disk = Disk::default();
-    let record = manifest::newest(&disk, layout.dir())?;
-    let (active, exact) = (record.model_id(), ModelId::exact(record.encoder));
+    let exact = ModelId::exact(encoder);
     let mut found = Vec::new();
     for path in model_dirs(&disk, layout)? {
         let bundle = Bundle::open(&path)?;
@@ -388,7 +330,8 @@ fn listed(layout: &Layout) -> Result<Vec<((u64, SystemTime), ModelInfo)>> {
     Ok(found)
 }
 
-fn model_dirs(files: &dyn Files, layout: &Layout) -> Result<Vec<PathBuf>> {
+/// The folders of the models of a database.
+pub(crate) fn model_dirs(files: &dyn Files, layout: &Layout) -> Result<Vec<PathBuf>> {
     let models = layout.models();
     let names = files.list(&models).map_err(Error::io("listing", &models))?;
     let ids = names.iter().filter(|name| name.parse::<ModelId>().is_ok());
@@ -415,34 +358,6 @@ pub(crate) fn by_registration(layout: &Layout) -> Result<Vec<ModelId>> {
     }
     found.sort_unstable();
     Ok(found.into_iter().map(|(_, id)| id).collect())
-}
-
-/// The one model whose id begins so; `exact` by its name.
-pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
-    let layout = Layout::existing(dir.as_ref())?;
-    let disk = Disk::default();
-    let record = manifest::newest(&disk, layout.dir())?;
-    let exact = ModelId::exact(record.encoder);
-    if prefix == EXACT {
-        return Ok(exact);
-    }
-    let dirs = model_dirs(&disk, &layout)?;
-    let ids = dirs
-        .iter()
-        .filter_map(|path| path.file_name()?.to_str()?.parse::<ModelId>().ok())
-        .filter(|id| *id != exact)
-        .chain([exact]);
-    let matching: Vec<ModelId> = ids.filter(|id| id.starts_with(prefix)).collect();
-    match matching[..] {
-        [one] => Ok(one),
-        [] => Err(Error::invalid(format!(
-            "no model of this database begins with {prefix:?}; `mopqdb models` lists them"
-        ))),
-        _ => Err(Error::invalid(format!(
-            "{} models begin with {prefix:?}; give more digits",
-            matching.len()
-        ))),
-    }
 }
 
 #[cfg(test)]

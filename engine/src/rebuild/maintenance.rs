@@ -1,8 +1,8 @@
 //! The threads of an open database. One does what nobody called for: commits prepared rebuilds, merges segments, trains a
 //! first quantizer where the options ask for one. The other is the [`sealer`](crate::write::sealer).
 
+use super::first::{First, quantize_if_due};
 use crate::error::Result;
-use crate::learn::{self, First};
 use crate::rebuild;
 use crate::threads;
 use crate::write::Store;
@@ -83,7 +83,7 @@ fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
         }
         if asked && store.options.auto_quantize.is_some() && store.current().rows() >= 2 * failed_at
         {
-            match learn::quantize_if_due(&store, &stop.flag) {
+            match quantize_if_due(&store, &stop.flag) {
                 Ok(First::Trained(id)) => {
                     asked = false;
                     tracing::warn!(

@@ -7,6 +7,7 @@
 
 mod commit;
 mod encode;
+mod first;
 pub(crate) mod maintenance;
 mod prepare;
 mod ready;

@@ -11,6 +11,7 @@ use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::registry;
 use crate::options::Options;
+use crate::version::VersionRecord;
 use crate::version::follow::Follower;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(super) fn prepare(
     )?;
     let id = match options.model {
         Some(id) => id,
-        None => newest(layout)?,
+        None => newest(layout, &reader.record())?,
     };
     let mut rebuilt = Rebuilt {
         model: id,
@@ -120,8 +121,8 @@ pub(super) fn prepare(
 }
 
 /// The model registered last.
-fn newest(layout: &Layout) -> Result<ModelId> {
-    registry::newest(layout)?.ok_or_else(|| {
+fn newest(layout: &Layout, record: &VersionRecord) -> Result<ModelId> {
+    registry::newest(layout, record.model_id(), record.encoder)?.ok_or_else(|| {
         Error::invalid(
             "this database has no model to rebuild with but `exact`; `mopqdb train` makes one",
         )
