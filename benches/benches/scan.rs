@@ -3,9 +3,10 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mopqdb::Metric;
+use mopqdb::StoredRef;
 use mopqdb::kernel::Kernel;
 use mopqdb::quantizer::{TrainPq, train_pq};
-use mopqdb::scan::{Scanner, VectorSource, Vectors};
+use mopqdb::scan::{Scanner, VectorSource};
 use mopqdb_benches::data::{Blocks, Stream, check, plain_top};
 use std::ops::Range;
 
@@ -67,8 +68,8 @@ impl VectorSource for Rows {
     fn live(&self) -> Option<&[u64]> {
         None
     }
-    fn rows_at(&self, rows: Range<usize>) -> mopqdb::Result<Vectors<'_>> {
-        Ok(Vectors::F32(&self.0[rows.start * DIM..rows.end * DIM]))
+    fn rows_at(&self, rows: Range<usize>) -> mopqdb::Result<StoredRef<'_>> {
+        Ok(StoredRef::F32(&self.0[rows.start * DIM..rows.end * DIM]))
     }
 }
 

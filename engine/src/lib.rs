@@ -14,12 +14,14 @@ mod metric;
 mod model;
 mod options;
 pub mod quantizer;
+mod query;
 mod reader;
 mod rebuild;
 mod row;
 pub mod scan;
 pub mod segment;
 mod snapshot;
+mod stored;
 #[doc(hidden)]
 pub mod testing;
 mod threads;
@@ -53,6 +55,7 @@ pub use row::{
     Filter, Hit, Inserted, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row, RowsKind, Value,
 };
 pub use snapshot::{RowView, Snapshot};
+pub use stored::{Stored, StoredRef};
 pub use threads::MAX_THREADS;
 pub use watch::{Progress, Watch};
 pub use write::Compacted;

@@ -52,7 +52,7 @@ impl Bench {
                 self.db.display()
             );
         }
-        let queries = snapshot.spread(QUERIES)?;
+        let queries = snapshot.sample_vectors(QUERIES)?;
         let k = self.k as usize;
         // Also checks every checksum and brings the codes into memory: not timed.
         let plain = snapshot.scanned_by(Scanner::with_kernel(Kernel::named("scalar")?, 1));

@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::ids::Seq;
 use crate::model::Model;
-use crate::snapshot::{Snapshot, widen_into};
+use crate::snapshot::Snapshot;
 use serde::Serialize;
 
 /// Rows of each side that are looked at.
@@ -139,31 +139,27 @@ fn use_shift(trained: &Side, new: &Side, codewords: usize) -> f64 {
 }
 
 fn count(snapshot: &Snapshot, through: Seq, sides: &mut [Side; 2]) -> Result<()> {
-    for view in snapshot.segments.iter() {
-        let (old, new) = match view.sealed.rows.summary().seqs {
-            None => (0, 0),
-            Some((_, last)) if last <= through => (view.live.alive(), 0),
-            Some((first, _)) if first > through => (0, view.live.alive()),
+    for part in snapshot.parts() {
+        let alive = part.live().alive();
+        let old = match part.seqs() {
+            None => 0,
+            Some((_, last)) if last <= through => alive,
+            Some((first, _)) if first > through => 0,
             Some(_) => {
                 let mut old = 0;
-                for row in view.live.iter() {
-                    old += u32::from(view.sealed.rows.seq(row)? <= through);
+                for row in part.live().iter() {
+                    old += u32::from(part.seq(row)? <= through);
                 }
-                (old, view.live.alive() - old)
+                old
             }
         };
         sides[0].rows += u64::from(old);
-        sides[1].rows += u64::from(new);
-    }
-    for view in snapshot.tail.runs() {
-        for row in view.live.iter() {
-            sides[usize::from(view.run.seq(row) > through)].rows += 1;
-        }
+        sides[1].rows += u64::from(alive - old);
     }
     Ok(())
 }
 
-/// Looks at every so-manieth living row of each side.
+/// Looks at living rows of each side at even steps.
 fn sample(
     snapshot: &Snapshot,
     through: Seq,
@@ -172,33 +168,15 @@ fn sample(
 ) -> Result<()> {
     let model = snapshot.model();
     let mut seen = [0usize; 2];
-    let mut wanted = |seq: Seq| {
-        let side = usize::from(seq > through);
-        seen[side] += 1;
-        (seen[side] % strides[side] == 0).then_some(side)
-    };
     let mut vector = Vec::with_capacity(model.dim());
-    for view in snapshot.segments.iter() {
-        let rows = &view.sealed.rows;
-        for row in view.live.iter() {
-            let Some(side) = wanted(rows.seq(row)?) else {
-                continue;
-            };
-            vector.clear();
-            let at = row.0 as usize;
-            widen_into(view.sealed.vectors(at..at + 1)?, &mut vector);
-            sides[side].add(model, &vector)?;
-        }
-    }
-    for view in snapshot.tail.runs() {
-        for row in view.live.iter() {
-            let Some(side) = wanted(view.run.seq(row)) else {
-                continue;
-            };
-            vector.clear();
-            let at = row.0 as usize;
-            widen_into(view.run.vectors(at..at + 1), &mut vector);
-            sides[side].add(model, &vector)?;
+    for part in snapshot.parts() {
+        for row in part.live().iter() {
+            let side = usize::from(part.seq(row)? > through);
+            seen[side] += 1;
+            if seen[side] % strides[side] == 0 {
+                part.vector_into(row, &mut vector)?;
+                sides[side].add(model, &vector)?;
+            }
         }
     }
     Ok(())

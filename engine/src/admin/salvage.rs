@@ -7,7 +7,7 @@ use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, RowId, SegmentId, Seq};
-use crate::log::{self, Batch, Change, StoredVector};
+use crate::log::{self, Batch, Change};
 use crate::metric::Metric;
 use crate::segment::{Deletions, FileName, RowsFile, Salvaged, ValueRef};
 use crate::version::VersionRecord;
@@ -53,22 +53,18 @@ pub fn read_rows(
     for (rows, live) in reading.segments(record.as_ref())? {
         reading.segment(&rows, &live, &changed, &mut each)?;
     }
-    let mut puts: BTreeMap<Seq, (&Arc<str>, &Change)> = BTreeMap::new();
+    let mut puts = BTreeMap::new();
     for (key, (seq, change)) in &changed {
-        puts.insert(*seq, (key, change));
-    }
-    for (key, change) in puts.into_values() {
-        if let Change::Put { text, vector, .. } = change {
-            match (text, vector) {
-                (Some(text), _) => each(key, ValueRef::Text(text))?,
-                (None, StoredVector::F32(vector)) => each(key, ValueRef::Vector(vector))?,
-                (None, StoredVector::F16(vector)) => {
-                    let wide: Vec<f32> = vector.iter().map(|x| x.to_f32()).collect();
-                    each(key, ValueRef::Vector(&wide))?;
-                }
-            }
-            reading.found.rows += 1;
+        if let Some(put) = change {
+            puts.insert(*seq, (key, put));
         }
+    }
+    for (key, put) in puts.into_values() {
+        match &put.text {
+            Some(text) => each(key, ValueRef::Text(text))?,
+            None => each(key, ValueRef::Vector(&put.vector))?,
+        }
+        reading.found.rows += 1;
     }
     Ok(reading.found)
 }
@@ -80,8 +76,14 @@ struct Reading {
     found: RowsRead,
 }
 
-/// The newest change of each key in the logs.
-type Changed = HashMap<Arc<str>, (Seq, Change)>;
+/// What the logs say last of each key: a row, or that there is none.
+type Changed = HashMap<Arc<str>, (Seq, Option<Put>)>;
+
+/// A row of a log.
+struct Put {
+    text: Option<Arc<str>>,
+    vector: Vec<f32>,
+}
 
 impl Reading {
     /// Reports damage and goes on, or ends with it.
@@ -134,7 +136,7 @@ impl Reading {
             };
             batches
                 .into_iter()
-                .for_each(|batch| take(batch, &mut changed));
+                .for_each(|batch| take(&batch, &mut changed));
         }
         Ok(changed)
     }
@@ -250,11 +252,18 @@ impl Reading {
     }
 }
 
-fn take(batch: Batch, changed: &mut Changed) {
-    for (seq, change) in (batch.first.0..).map(Seq).zip(batch.changes) {
-        match changed.get(change.key()) {
-            Some((newest, _)) if *newest > seq => {}
-            _ => drop(changed.insert(Arc::clone(change.key()), (seq, change))),
+fn take(batch: &Batch, changed: &mut Changed) {
+    for (seq, change, vector) in batch.iter() {
+        if (changed.get(change.key())).is_some_and(|(newest, _)| *newest > seq) {
+            continue;
         }
+        let put = match (change, vector) {
+            (Change::Put { text, .. }, Some(vector)) => Some(Put {
+                text: text.clone(),
+                vector: vector.widen(),
+            }),
+            _ => None,
+        };
+        changed.insert(Arc::clone(change.key()), (seq, put));
     }
 }

@@ -11,7 +11,6 @@ use crate::options::Options;
 use crate::row::RowsKind;
 use crate::segment::SegmentRecord;
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
-use crate::snapshot::widen_into;
 use crate::version;
 use crate::version::VersionRecord;
 use crate::version::manifest::{self, Found};
@@ -229,7 +228,7 @@ pub(crate) fn compare_codes(
     for start in (0..sealed.rows.rows()).step_by(64) {
         let end = (start + 64).min(sealed.rows.rows());
         wide.clear();
-        widen_into(sealed.vectors(start..end)?, &mut wide);
+        sealed.vectors(start..end)?.widen_into(&mut wide);
         let block = codes.blocks(start / 64..start / 64 + 1)?;
         let fresh = model.quantize(&wide)?;
         for (at, fresh) in fresh.chunks_exact(shape.subspaces()).enumerate() {
@@ -262,7 +261,7 @@ fn check_texts(
         let fresh = model.encode_keys(&[&text])?;
         let at = row.0 as usize;
         let mut stored = Vec::new();
-        widen_into(view.sealed.vectors(at..at + 1)?, &mut stored);
+        view.sealed.vectors(at..at + 1)?.widen_into(&mut stored);
         let (mut dot, mut a, mut b) = (0.0, 0.0, 0.0);
         for (x, y) in stored.iter().zip(&fresh) {
             let (x, y) = (f64::from(*x), f64::from(y.to_f32()));

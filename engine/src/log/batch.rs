@@ -1,6 +1,7 @@
 //! A batch as it stands in the log: what was accepted together, and is there whole or not at all.
 
 use crate::ids::{EncoderId, Seq};
+use crate::stored::{Stored, StoredRef};
 use half::f16;
 use std::sync::Arc;
 
@@ -13,19 +14,21 @@ pub struct Batch {
     pub encoder: EncoderId,
     /// The changes, in order.
     pub changes: Vec<Change>,
+    /// Values per vector.
+    pub dim: usize,
+    /// The stored vectors of the rows put, in order: (rows put, dim).
+    pub vectors: Stored,
 }
 
 /// One accepted row, or the deletion of one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The row with this key is now this.
+    /// The row with this key is now this, with the batch's next vector.
     Put {
         /// The user's key.
         key: Arc<str>,
         /// The text, where the database encodes texts.
         text: Option<Arc<str>>,
-        /// The vector as it is stored.
-        vector: StoredVector,
     },
     /// There is no row with this key any more.
     Delete {
@@ -43,33 +46,6 @@ impl Change {
     }
 }
 
-/// A vector as it is stored: f32 as the user gave it, or f16 as an encoder made it.
-#[derive(Debug, Clone, PartialEq)]
-pub enum StoredVector {
-    /// As given (normalised for cosine).
-    F32(Box<[f32]>),
-    /// The encoder's output, rounded.
-    F16(Box<[f16]>),
-}
-
-impl StoredVector {
-    /// Elements.
-    pub fn dim(&self) -> usize {
-        match self {
-            Self::F32(v) => v.len(),
-            Self::F16(v) => v.len(),
-        }
-    }
-
-    /// The same values as f32.
-    pub fn widen(&self) -> Vec<f32> {
-        match self {
-            Self::F32(v) => v.to_vec(),
-            Self::F16(v) => v.iter().map(|x| x.to_f32()).collect(),
-        }
-    }
-}
-
 const PUT_F32: u8 = 1;
 const PUT_F16: u8 = 2;
 const DELETE: u8 = 3;
@@ -81,36 +57,43 @@ impl Batch {
         Seq(self.first.0 + self.changes.len() as u64)
     }
 
+    /// The changes with their `Seq`s and, of rows put, their vectors.
+    pub fn iter(&self) -> impl Iterator<Item = (Seq, &Change, Option<StoredRef<'_>>)> {
+        let mut next = 0;
+        (self.first.0..)
+            .zip(&self.changes)
+            .map(move |(seq, change)| {
+                let vector = matches!(change, Change::Put { .. }).then(|| {
+                    next += self.dim;
+                    self.vectors.as_ref().slice(next - self.dim..next)
+                });
+                (Seq(seq), change, vector)
+            })
+    }
+
     /// Appends the batch to `out`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.first.0.to_le_bytes());
         out.extend(self.encoder.0);
         out.extend((self.changes.len() as u32).to_le_bytes());
-        for change in &self.changes {
-            let tag = match change {
-                Change::Put {
-                    vector: StoredVector::F32(_),
-                    ..
-                } => PUT_F32,
-                Change::Put {
-                    vector: StoredVector::F16(_),
-                    ..
-                } => PUT_F16,
-                Change::Delete { .. } => DELETE,
-            };
-            out.push(tag);
+        for (_, change, vector) in self.iter() {
+            out.push(match vector {
+                Some(StoredRef::F32(_)) => PUT_F32,
+                Some(StoredRef::F16(_)) => PUT_F16,
+                None => DELETE,
+            });
             put_bytes(out, change.key().as_bytes());
-            let Change::Put { text, vector, .. } = change else {
+            let (Change::Put { text, .. }, Some(vector)) = (change, vector) else {
                 continue;
             };
             match text {
                 Some(text) => put_bytes(out, text.as_bytes()),
                 None => out.extend(NO_TEXT.to_le_bytes()),
             }
-            out.extend((vector.dim() as u32).to_le_bytes());
+            out.extend((self.dim as u32).to_le_bytes());
             match vector {
-                StoredVector::F32(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
-                StoredVector::F16(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
+                StoredRef::F32(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
+                StoredRef::F16(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
             }
         }
     }
@@ -123,9 +106,11 @@ impl Batch {
         let count = rest.u32()? as usize;
         // Each change takes five bytes or more: a count that the record can't hold allocates nothing.
         let mut changes = Vec::with_capacity(count.min(rest.0.len() / 5));
+        let mut vectors = None;
         for _ in 0..count {
-            changes.push(rest.change()?);
+            changes.push(rest.change(&mut vectors)?);
         }
+        let (dim, vectors) = vectors.unwrap_or((0, Stored::F32(Vec::new())));
         if !rest.0.is_empty() {
             return Err(format!("{} bytes follow the last change", rest.0.len()));
         }
@@ -136,6 +121,8 @@ impl Batch {
             first,
             encoder,
             changes,
+            dim,
+            vectors,
         })
     }
 }
@@ -176,7 +163,8 @@ impl<'a> Cursor<'a> {
             .into())
     }
 
-    fn change(&mut self) -> Result<Change, String> {
+    /// A change; the vector of a row put goes to the others of its batch, which have its kind and width.
+    fn change(&mut self, vectors: &mut Option<(usize, Stored)>) -> Result<Change, String> {
         let [tag] = self.array()?;
         let key_len = self.u32()?;
         let key = self.string(key_len)?;
@@ -189,20 +177,34 @@ impl<'a> Cursor<'a> {
         };
         let dim = self.u32()? as usize;
         let bytes = |width: usize| dim.checked_mul(width).ok_or("a vector too long");
-        let vector = match tag {
-            PUT_F32 => StoredVector::F32(le_values(self.take(bytes(4)?)?, f32::from_le_bytes)),
-            PUT_F16 => StoredVector::F16(le_values(self.take(bytes(2)?)?, f16::from_le_bytes)),
+        let none = match tag {
+            PUT_F32 => Stored::F32(Vec::new()),
+            PUT_F16 => Stored::F16(Vec::new()),
             other => return Err(format!("a change of unknown kind {other}")),
         };
-        Ok(Change::Put { key, text, vector })
+        let (width, all) = vectors.get_or_insert((dim, none));
+        if *width != dim {
+            return Err(format!("vectors of {width} and of {dim} values"));
+        }
+        match (all, tag) {
+            (Stored::F32(all), PUT_F32) => {
+                all.extend(le_values(self.take(bytes(4)?)?, f32::from_le_bytes))
+            }
+            (Stored::F16(all), PUT_F16) => {
+                all.extend(le_values(self.take(bytes(2)?)?, f16::from_le_bytes))
+            }
+            _ => return Err("vectors of two kinds".into()),
+        }
+        Ok(Change::Put { key, text })
     }
 }
 
-fn le_values<T, const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> T) -> Box<[T]> {
-    bytes
-        .chunks_exact(N)
-        .map(|chunk| value(chunk.try_into().expect("chunks are exact")))
-        .collect()
+fn le_values<T, const N: usize>(
+    bytes: &[u8],
+    value: impl Fn([u8; N]) -> T,
+) -> impl Iterator<Item = T> {
+    let chunks = bytes.chunks_exact(N);
+    chunks.map(move |chunk| value(chunk.try_into().expect("chunks are exact")))
 }
 
 #[cfg(test)]
@@ -217,15 +219,41 @@ mod tests {
                 Change::Put {
                     key: "a".into(),
                     text: Some("text\0with every\u{7f}thing é".into()),
-                    vector: StoredVector::F16(vec![f16::from_f32(0.5), f16::NEG_ZERO].into()),
                 },
                 Change::Delete { key: "gone".into() },
                 Change::Put {
                     key: "b".into(),
                     text: None,
-                    vector: StoredVector::F32(vec![1.5, -2.25, 3.0].into()),
                 },
             ],
+            dim: 2,
+            vectors: Stored::F16([0.5, -0.0, 1.5, -2.25].map(f16::from_f32).to_vec()),
+        }
+    }
+
+    #[test]
+    fn vectors_of_two_kinds_or_widths_are_refused() {
+        let one = |vectors: Stored, dim| {
+            let batch = Batch {
+                changes: sample().changes[..1].to_vec(),
+                dim,
+                vectors,
+                ..sample()
+            };
+            let mut bytes = Vec::new();
+            batch.encode(&mut bytes);
+            bytes
+        };
+        let first = one(Stored::F16(vec![f16::ZERO; 2]), 2);
+        for (other, why) in [
+            (one(Stored::F32(vec![0.0; 2]), 2), "two kinds"),
+            (one(Stored::F16(vec![f16::ZERO; 3]), 3), "2 and of 3"),
+        ] {
+            let mut bytes = first.clone();
+            // The count, and the change of the other behind its own header of 8 + 32 + 4 bytes.
+            bytes[40] = 2;
+            bytes.extend(&other[44..]);
+            assert!(Batch::decode(&bytes).unwrap_err().contains(why));
         }
     }
 

@@ -9,7 +9,7 @@ mod read;
 mod salvage;
 mod write;
 
-pub use batch::{Batch, Change, StoredVector};
+pub use batch::{Batch, Change};
 pub use read::{LogContents, read};
 pub use salvage::salvage;
 pub use write::LogWriter;

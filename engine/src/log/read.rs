@@ -216,6 +216,7 @@ mod tests {
     use crate::disk::files::Disk;
     use crate::ids::EncoderId;
     use crate::ids::Seq;
+    use crate::stored::Stored;
 
     const LOG: LogId = LogId(5);
 
@@ -228,6 +229,8 @@ mod tests {
             first: Seq(first),
             encoder: EncoderId([1; 32]),
             changes,
+            dim: 0,
+            vectors: Stored::F32(Vec::new()),
         }
     }
 

@@ -83,6 +83,7 @@ mod tests {
     use crate::disk::files::Disk;
     use crate::ids::EncoderId;
     use crate::ids::Seq;
+    use crate::stored::Stored;
     use std::path::Path;
 
     const LOG: LogId = LogId(5);
@@ -96,6 +97,8 @@ mod tests {
                 first: Seq(first),
                 encoder: EncoderId([1; 32]),
                 changes: vec![delete("some key"), delete("another")],
+                dim: 0,
+                vectors: Stored::F32(Vec::new()),
             };
             log.append(&batch).unwrap();
             log.sync().unwrap();

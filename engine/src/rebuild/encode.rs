@@ -6,11 +6,10 @@ use crate::error::{Error, Result};
 use crate::ids::RowId;
 use crate::model::Model;
 use crate::row::RowsKind;
-use crate::scan::Vectors;
-use crate::segment::{CodesFile, ValueRef, VecsFile, VecsMeta, VecsWriter};
-use crate::snapshot::widen_into;
+use crate::segment::{CodesFile, VecsFile, VecsMeta, VecsWriter};
+use crate::stored::StoredRef;
 use crate::threads;
-use crate::view::segment::{OncePast, SegmentView, check_codes, codes_path, vecs_path};
+use crate::view::segment::{SegmentView, check_codes, codes_path, vecs_path};
 use crate::write::CodesSink;
 use half::f16;
 use std::ops::Range;
@@ -60,11 +59,11 @@ pub(crate) fn encode_segment(
     let hash = view.sealed.rows.hash();
     let mut sink = CodesSink::create(files, out, view.sealed.id, hash, rows as u32, target)?;
     let source = |range: Range<usize>| match &vecs {
-        Some(vecs) => Ok(Vectors::F16(vecs.vectors(range)?)),
-        None => Ok(Vectors::F32(view.sealed.rows.vectors(range)?)),
+        Some(vecs) => Ok(StoredRef::F16(vecs.vectors(range)?)),
+        None => Ok(StoredRef::F32(view.sealed.rows.vectors(range)?)),
     };
     let threads = threads::count(options.threads)?;
-    let mut pages = OncePast::new(&view.sealed, options.memory_limit / 4);
+    let mut pages = view.sealed.read_once(options.memory_limit / 4);
     let share = share_rows(target.dim(), threads, options.memory_limit);
     for start in (0..rows).step_by(share * threads) {
         options.check_stop()?;
@@ -75,7 +74,7 @@ pub(crate) fn encode_segment(
             .collect();
         let work = |range: Range<usize>| {
             let mut wide = Vec::with_capacity(range.len() * target.dim());
-            widen_into(source(range.clone())?, &mut wide);
+            source(range.clone())?.widen_into(&mut wide);
             let codes = target
                 .quantize(&wide)
                 .map_err(|e| named(view, target, &range, &wide, e))?;
@@ -102,7 +101,7 @@ pub(crate) fn encode_segment(
         if let Some(vecs) = &vecs {
             vecs.release();
         }
-        pages.read((end - start) * target.dim() * 4);
+        pages.passed((end - start) * target.dim() * 4);
         done((end - start) as u64);
     }
     sink.finish()?;
@@ -208,17 +207,15 @@ fn encode_texts(
         meta,
     )?;
     let mut cursor = rows.cursor();
-    let mut pages = OncePast::new(&view.sealed, options.memory_limit / 4);
+    let mut pages = view.sealed.read_once(options.memory_limit / 4);
     let mut batch: Vec<Option<String>> = Vec::with_capacity(TEXTS);
     let mut texts = 0;
     loop {
         let next = cursor.next()?;
         let ended = next.is_none();
         if let Some(row) = next {
-            let ValueRef::Text(text) = row.value else {
-                unreachable!("only texts are encoded")
-            };
-            pages.read(row.key.len() + text.len());
+            let text = row.value.text().expect("rows of an encoder are texts");
+            pages.passed(row.key.len() + text.len());
             batch.push(view.live.contains(row.row).then(|| text.to_owned()));
         }
         if batch.len() == TEXTS || (ended && !batch.is_empty()) {

@@ -14,7 +14,7 @@ mod topk;
 mod vectors;
 
 pub use scanner::Scanner;
-pub use source::{BlockSource, InMemory, VectorSource, Vectors};
+pub use source::{BlockSource, InMemory, VectorSource};
 pub use topk::Found;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::scanner::Chunk;
 use crate::error::{Error, Result};
+use crate::stored::StoredRef;
 use std::ops::Range;
 
 /// Packed codes in blocks of 64 rows, as [`CodeShape::pack`](crate::quantizer::CodeShape::pack) lays them out.
@@ -46,31 +47,7 @@ pub trait VectorSource: Sync {
     fn live(&self) -> Option<&[u64]>;
 
     /// The vectors of a range of rows, checked.
-    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>>;
-}
-
-/// Row-major values, as they are stored.
-#[derive(Debug, Clone, Copy)]
-pub enum Vectors<'a> {
-    /// As given by the user.
-    F32(&'a [f32]),
-    /// An encoder's output.
-    F16(&'a [half::f16]),
-}
-
-impl Vectors<'_> {
-    /// How many values.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::F16(values) => values.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
+    fn rows_at(&self, rows: Range<usize>) -> Result<StoredRef<'_>>;
 }
 
 /// Whole vectors in memory, all of which may be returned.
@@ -95,8 +72,8 @@ impl VectorSource for InMemory<'_> {
         None
     }
 
-    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
-        Ok(Vectors::F32(
+    fn rows_at(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
+        Ok(StoredRef::F32(
             &self.values[rows.start * self.dim..rows.end * self.dim],
         ))
     }

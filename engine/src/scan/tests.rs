@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 use crate::kernel::random::Random;
 use crate::metric::Metric;
 use crate::quantizer::{CodeShape, LookupTable};
+use crate::stored::StoredRef;
 use std::ops::Range;
 
 struct Blocks {
@@ -428,7 +429,7 @@ fn a_source_that_fails_fails_the_scan() {
 
 struct Rows<'a> {
     dim: usize,
-    vectors: Vectors<'a>,
+    vectors: StoredRef<'a>,
     live: Option<Vec<u64>>,
 }
 
@@ -442,11 +443,11 @@ impl VectorSource for Rows<'_> {
     fn live(&self) -> Option<&[u64]> {
         self.live.as_deref()
     }
-    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
+    fn rows_at(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         let at = rows.start * self.dim..rows.end * self.dim;
         Ok(match self.vectors {
-            Vectors::F32(values) => Vectors::F32(&values[at]),
-            Vectors::F16(values) => Vectors::F16(&values[at]),
+            StoredRef::F32(values) => StoredRef::F32(&values[at]),
+            StoredRef::F16(values) => StoredRef::F16(&values[at]),
         })
     }
 }
@@ -487,12 +488,12 @@ fn an_exact_scan_equals_plain_sums_for_every_width_and_dimension() {
         let sources = [
             Rows {
                 dim,
-                vectors: Vectors::F16(&halves),
+                vectors: StoredRef::F16(&halves),
                 live: None,
             },
             Rows {
                 dim,
-                vectors: Vectors::F32(&floats),
+                vectors: StoredRef::F32(&floats),
                 live,
             },
         ];
@@ -533,7 +534,7 @@ fn an_exact_scan_refuses_what_is_not_finite() {
     let values = [1.0, 2.0, 3e38, 3e38];
     let rows = Rows {
         dim: 2,
-        vectors: Vectors::F32(&values),
+        vectors: StoredRef::F32(&values),
         live: None,
     };
     let scanner = Scanner::new(1).unwrap();

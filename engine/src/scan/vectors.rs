@@ -1,10 +1,11 @@
 //! The exact scan over whole vectors.
 
 use super::scanner::{Scanner, chunks};
-use super::source::{Alive, VectorSource, Vectors};
+use super::source::{Alive, VectorSource};
 use super::topk::{Found, SharedThreshold, TopK, merge};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
+use crate::stored::StoredRef;
 use half::slice::HalfFloatSliceExt;
 
 /// Rows that a thread takes at a time; a multiple of 64, so that live words belong to one chunk.
@@ -66,8 +67,8 @@ pub(super) fn scan(
                 }
                 let at = (start - chunk.range.start) * dim..(start - chunk.range.start + n) * dim;
                 let rows = match vectors {
-                    Vectors::F32(values) => &values[at],
-                    Vectors::F16(values) => {
+                    StoredRef::F32(values) => &values[at],
+                    StoredRef::F16(values) => {
                         values[at].convert_to_f32_slice(&mut state.widened[..n * dim]);
                         &state.widened[..n * dim]
                     }

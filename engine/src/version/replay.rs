@@ -8,6 +8,7 @@ use crate::ids::{LogId, Seq};
 use crate::log::{self, Batch, Change, LogContents, LogWriter};
 use crate::row::RowsKind;
 use crate::snapshot::Snapshot;
+use crate::stored::StoredRef;
 use crate::version::VersionRecord;
 use crate::view::tail::Run;
 use std::collections::HashSet;
@@ -56,21 +57,16 @@ pub(crate) fn apply_log(
 /// Applies a batch of a log to a snapshot in the making, as the writer did when it was written.
 fn replay(next: &mut Snapshot, batch: &Batch) -> Result<()> {
     // A row that a segment holds already (its log was not yet retired) has a `Seq` no newer than the segment's.
-    let mut vectors = Vec::new();
-    for (seq, change) in (batch.first.0..).map(Seq).zip(&batch.changes) {
+    for (seq, change, _) in batch.iter() {
         // Ends older rows of the key, never newer ones.
         if let Some(place) = next.find(change.key())?
             && next.seq(place)? < seq
         {
             next.kill(place);
         }
-        if let Change::Put { vector, .. } = change {
-            vectors.extend(vector.widen());
-        }
     }
-    let codes = next.model.quantize(&vectors)?;
-    next.tail
-        .push(Run::new(batch, next.model.dim(), codes, next.model.shape()));
+    let codes = next.model.quantize(&batch.vectors.as_ref().widen())?;
+    next.tail.push(Run::new(batch, codes, next.model.shape()));
     Ok(())
 }
 
@@ -85,11 +81,11 @@ fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
         );
         return Err(Error::corrupt(path, "record", 0, detail));
     }
-    for change in &batch.changes {
-        if let log::Change::Put { key, text, vector } = change {
-            let texts = model.rows() == RowsKind::Text;
-            let half = matches!(vector, log::StoredVector::F16(_));
-            if vector.dim() != model.dim() || text.is_some() != texts || half != texts {
+    let texts = model.rows() == RowsKind::Text;
+    for (_, change, vector) in batch.iter() {
+        if let (Change::Put { key, text }, Some(vector)) = (change, vector) {
+            let half = matches!(vector, StoredRef::F16(_));
+            if vector.len() != model.dim() || text.is_some() != texts || half != texts {
                 let detail = format!("the row {key:?} is not of this database's kind");
                 return Err(Error::corrupt(path, "record", 0, detail));
             }

@@ -2,12 +2,12 @@
 
 use crate::disk::files::Files;
 use crate::error::{Error, Result};
-use crate::ids::{RowId, SegmentId};
+use crate::ids::SegmentId;
 use crate::model::Model;
 use crate::row::RowsKind;
-use crate::scan::{BlockSource, VectorSource, Vectors};
 use crate::segment::SegmentRecord;
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile};
+use crate::stored::StoredRef;
 use crate::view::live::Live;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -99,43 +99,43 @@ impl Sealed {
         }
     }
 
+    /// Begins to read the segment once, with at most about this many bytes resident.
+    pub fn read_once(&self, limit: usize) -> ReadOnce<'_> {
+        ReadOnce {
+            sealed: self,
+            limit,
+            passed: 0,
+        }
+    }
+
     /// The stored vectors of a range of rows, checked.
-    pub fn vectors(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
+    pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         match &self.vecs {
-            Some(vecs) => Ok(Vectors::F16(vecs.vectors(rows)?)),
-            None => Ok(Vectors::F32(self.rows.vectors(rows)?)),
+            Some(vecs) => Ok(StoredRef::F16(vecs.vectors(rows)?)),
+            None => Ok(StoredRef::F32(self.rows.vectors(rows)?)),
         }
     }
 }
 
 /// Reads a segment once through: pages behind it are given back, so that memory does not grow with the segment.
-pub struct OncePast<'a> {
+pub struct ReadOnce<'a> {
     sealed: &'a Sealed,
     limit: usize,
-    read: usize,
+    passed: usize,
 }
 
-impl<'a> OncePast<'a> {
-    /// Of a segment, with at most about this many bytes resident.
-    pub fn new(sealed: &'a Sealed, limit: usize) -> Self {
-        Self {
-            sealed,
-            limit,
-            read: 0,
-        }
-    }
-
-    /// So many bytes were read.
-    pub fn read(&mut self, bytes: usize) {
-        self.read += bytes;
-        if self.read >= self.limit {
-            self.read = 0;
+impl ReadOnce<'_> {
+    /// Counts bytes that were read.
+    pub fn passed(&mut self, bytes: usize) {
+        self.passed += bytes;
+        if self.passed >= self.limit {
+            self.passed = 0;
             self.sealed.release();
         }
     }
 }
 
-impl Drop for OncePast<'_> {
+impl Drop for ReadOnce<'_> {
     fn drop(&mut self) {
         self.sealed.release();
     }
@@ -221,66 +221,5 @@ impl SegmentView {
             }
         };
         Ok(Self { sealed, live })
-    }
-
-    /// The living row with this key.
-    pub fn find(&self, key: &str) -> Result<Option<RowId>> {
-        Ok(self
-            .sealed
-            .rows
-            .find(key)?
-            .filter(|&row| self.live.contains(row)))
-    }
-}
-
-/// A segment's codes as a scan reads them, with what may be returned.
-#[derive(Debug)]
-pub struct SealedCodes<'a> {
-    /// The segment.
-    pub codes: &'a CodesFile,
-    /// Its rows that count.
-    pub live: Option<&'a [u64]>,
-}
-
-impl BlockSource for SealedCodes<'_> {
-    fn rows(&self) -> usize {
-        self.codes.rows()
-    }
-
-    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
-        self.codes.blocks(blocks)
-    }
-
-    fn live(&self) -> Option<&[u64]> {
-        self.live
-    }
-}
-
-/// A segment's vectors as an exact scan reads them, with what may be returned.
-#[derive(Debug)]
-pub struct SealedExact<'a> {
-    /// The segment.
-    pub sealed: &'a Sealed,
-    /// Width of the stored vectors.
-    pub dim: usize,
-    /// Its rows that count.
-    pub live: Option<&'a [u64]>,
-}
-
-impl VectorSource for SealedExact<'_> {
-    fn rows(&self) -> usize {
-        self.sealed.rows.rows()
-    }
-
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn live(&self) -> Option<&[u64]> {
-        self.live
-    }
-
-    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
-        self.sealed.vectors(rows)
     }
 }

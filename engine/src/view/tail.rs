@@ -4,14 +4,13 @@
 //! logarithmic number of times before it is sealed, a query scans a handful of contiguous arrays, and a snapshot is a
 //! handful of `Arc`s. Dead rows are dropped when runs merge.
 
-use crate::error::Result;
 use crate::ids::{RowId, Seq};
-use crate::log::{Batch, Change, StoredVector};
+use crate::log::{Batch, Change};
 use crate::quantizer::CodeShape;
-use crate::scan::{BlockSource, VectorSource, Vectors};
+use crate::segment::ValueRef;
 use crate::segment::key_index::{KeyHash, KeyIndex};
+use crate::stored::{Stored, StoredRef};
 use crate::view::live::Live;
-use half::f16;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,7 +40,7 @@ pub struct Run {
     keys: Vec<Arc<str>>,
     /// Empty in a database of vectors.
     texts: Vec<Arc<str>>,
-    vectors: RunVectors,
+    vectors: Stored,
     /// Codes of the rows, row-major; empty without a quantizer.
     codes: Vec<u8>,
     /// The same as the kernels read them.
@@ -50,16 +49,15 @@ pub struct Run {
     index: KeyIndex,
 }
 
-#[derive(Debug)]
-enum RunVectors {
-    F32(Vec<f32>),
-    F16(Vec<f16>),
-}
-
 impl Tail {
     /// The runs, oldest first.
     pub fn runs(&self) -> impl DoubleEndedIterator<Item = &RunView> {
         self.frozen.iter().chain(&self.active)
+    }
+
+    /// How many runs there are.
+    pub fn len(&self) -> usize {
+        self.frozen.len() + self.active.len()
     }
 
     /// The run at this position of [`runs`](Self::runs).
@@ -73,17 +71,6 @@ impl Tail {
     /// Living rows.
     pub fn alive(&self) -> u64 {
         self.runs().map(|view| u64::from(view.live.alive())).sum()
-    }
-
-    /// The living row with this key: which run, which row.
-    pub fn find(&self, key: &str) -> Option<(usize, RowId)> {
-        let hash = KeyHash::of(key);
-        let runs = self.frozen.len() + self.active.len();
-        (0..runs).rev().find_map(|at| {
-            let view = self.run(at);
-            let row = view.run.find(hash, key)?;
-            view.live.contains(row).then_some((at, row))
-        })
     }
 
     /// Ends a row.
@@ -125,57 +112,51 @@ impl Tail {
         self.frozen.clone()
     }
 
+    /// Takes all runs out of the tail.
+    pub fn take(&mut self) -> Vec<RunView> {
+        let mut taken = std::mem::take(&mut self.frozen);
+        taken.append(&mut self.active);
+        taken
+    }
+
     /// The frozen runs as they are now: those that a seal took, with the rows that died since.
     pub fn frozen(&self) -> &[RunView] {
         &self.frozen
     }
 
-    /// Forgets the frozen runs: they are in a segment.
-    pub fn thaw(&mut self) {
+    /// Drops the frozen runs: they are in a segment.
+    pub fn clear_frozen(&mut self) {
         self.frozen.clear();
     }
 }
 
 impl Run {
     /// The rows that a batch puts, with their codes (row-major) under the model's shape.
-    pub fn new(batch: &Batch, dim: usize, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
-        let mut run = Self::empty(
-            dim,
-            shape,
-            batch.changes.iter().find_map(|change| match change {
-                Change::Put { vector, .. } => Some(matches!(vector, StoredVector::F16(_))),
-                Change::Delete { .. } => None,
-            }) == Some(true),
-        );
-        for (seq, change) in (batch.first.0..).map(Seq).zip(&batch.changes) {
-            let Change::Put { key, text, vector } = change else {
-                continue;
-            };
-            run.seqs.push(seq);
-            run.keys.push(key.clone());
-            run.texts.extend(text.clone());
-            match (&mut run.vectors, vector) {
-                (RunVectors::F32(all), StoredVector::F32(one)) => all.extend_from_slice(one),
-                (RunVectors::F16(all), StoredVector::F16(one)) => all.extend_from_slice(one),
-                _ => unreachable!("a database stores vectors of one kind"),
+    pub fn new(batch: &Batch, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
+        let mut run = Self {
+            vectors: batch.vectors.clone(),
+            codes,
+            ..Self::empty(batch.dim, shape, &batch.vectors)
+        };
+        for (seq, change, _) in batch.iter() {
+            if let Change::Put { key, text } = change {
+                run.seqs.push(seq);
+                run.keys.push(key.clone());
+                run.texts.extend(text.clone());
             }
         }
-        run.codes = codes;
         run.index = run.indexed();
         run.packed()
     }
 
-    fn empty(dim: usize, shape: Option<CodeShape>, half: bool) -> Self {
+    /// No rows; their vectors would be of the kind of these.
+    fn empty(dim: usize, shape: Option<CodeShape>, like: &Stored) -> Self {
         Self {
             dim,
             seqs: Vec::new(),
             keys: Vec::new(),
             texts: Vec::new(),
-            vectors: if half {
-                RunVectors::F16(Vec::new())
-            } else {
-                RunVectors::F32(Vec::new())
-            },
+            vectors: like.none_like(),
             codes: Vec::new(),
             blocks: Vec::new(),
             shape,
@@ -185,15 +166,11 @@ impl Run {
 
     /// The living rows of two neighbours.
     fn merge(older: &RunView, newer: &RunView) -> Self {
-        let half = matches!(older.run.vectors, RunVectors::F16(_));
-        let mut merged = Self::empty(older.run.dim, older.run.shape, half);
+        let mut merged = Self::empty(older.run.dim, older.run.shape, &older.run.vectors);
         let rows = (older.live.alive() + newer.live.alive()) as usize;
         merged.seqs.reserve(rows);
         merged.keys.reserve(rows);
-        match &mut merged.vectors {
-            RunVectors::F32(v) => v.reserve(rows * older.run.dim),
-            RunVectors::F16(v) => v.reserve(rows * older.run.dim),
-        }
+        merged.vectors.reserve(rows * older.run.dim);
         for view in [older, newer] {
             merged.extend(view);
         }
@@ -212,11 +189,7 @@ impl Run {
             self.keys.extend_from_slice(&run.keys);
             self.texts.extend_from_slice(&run.texts);
             self.codes.extend_from_slice(&run.codes);
-            match (&mut self.vectors, &run.vectors) {
-                (RunVectors::F32(all), RunVectors::F32(some)) => all.extend_from_slice(some),
-                (RunVectors::F16(all), RunVectors::F16(some)) => all.extend_from_slice(some),
-                _ => unreachable!("a database stores vectors of one kind"),
-            }
+            self.vectors.extend(run.vectors.as_ref());
             return;
         }
         let width = run.shape.map_or(0, |shape| shape.subspaces());
@@ -228,11 +201,7 @@ impl Run {
             self.codes
                 .extend_from_slice(&run.codes[at * width..(at + 1) * width]);
             let span = at * run.dim..(at + 1) * run.dim;
-            match (&mut self.vectors, &run.vectors) {
-                (RunVectors::F32(all), RunVectors::F32(some)) => all.extend_from_slice(&some[span]),
-                (RunVectors::F16(all), RunVectors::F16(some)) => all.extend_from_slice(&some[span]),
-                _ => unreachable!("a database stores vectors of one kind"),
-            }
+            self.vectors.extend(run.vectors.as_ref().slice(span));
         }
     }
 
@@ -263,6 +232,11 @@ impl Run {
         self.seqs.len() as u32
     }
 
+    /// When the first and the last row were accepted.
+    pub fn seqs(&self) -> (Seq, Seq) {
+        (self.seqs[0], self.seqs[self.seqs.len() - 1])
+    }
+
     /// When the row was accepted.
     pub fn seq(&self, row: RowId) -> Seq {
         self.seqs[row.0 as usize]
@@ -278,79 +252,31 @@ impl Run {
         self.texts.get(row.0 as usize)
     }
 
-    /// The stored vectors of a range of rows.
-    pub fn vectors(&self, rows: Range<usize>) -> Vectors<'_> {
-        let span = rows.start * self.dim..rows.end * self.dim;
-        match &self.vectors {
-            RunVectors::F32(v) => Vectors::F32(&v[span]),
-            RunVectors::F16(v) => Vectors::F16(&v[span]),
+    /// What the user gave: the text, or else the vector.
+    pub fn value(&self, row: RowId) -> ValueRef<'_> {
+        let at = row.0 as usize;
+        match (self.text(row), self.vectors(at..at + 1)) {
+            (None, StoredRef::F32(vector)) => ValueRef::Vector(vector),
+            (text, _) => ValueRef::Text(text.map_or("", |text| text)),
         }
     }
 
-    /// The codes of one row; empty without a quantizer.
-    pub fn code(&self, row: RowId) -> &[u8] {
-        let width = self.shape.map_or(0, |shape| shape.subspaces());
-        &self.codes[row.0 as usize * width..][..width]
+    /// The stored vectors of a range of rows.
+    pub fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
+        let span = rows.start * self.dim..rows.end * self.dim;
+        self.vectors.as_ref().slice(span)
     }
 
-    fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
+    /// The packed codes of a range of blocks; empty without a quantizer.
+    pub fn blocks(&self, blocks: Range<usize>) -> &[u8] {
+        let bytes = self.shape.map_or(0, |shape| shape.block_bytes());
+        &self.blocks[blocks.start * bytes..blocks.end * bytes]
+    }
+
+    /// The row with this key, dead or alive.
+    pub fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
         let mut rows = self.index.rows(hash);
         rows.find(|&row| **self.key(row) == *key)
-    }
-}
-
-/// A run's codes as a scan reads them, with what may be returned.
-#[derive(Debug)]
-pub struct RunCodes<'a> {
-    /// The run.
-    pub run: &'a Run,
-    /// Its rows that count.
-    pub live: Option<&'a [u64]>,
-}
-
-impl BlockSource for RunCodes<'_> {
-    fn rows(&self) -> usize {
-        self.run.rows() as usize
-    }
-
-    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
-        let bytes = self
-            .run
-            .shape
-            .expect("a run that is scanned by codes has them")
-            .block_bytes();
-        Ok(&self.run.blocks[blocks.start * bytes..blocks.end * bytes])
-    }
-
-    fn live(&self) -> Option<&[u64]> {
-        self.live
-    }
-}
-
-/// A run's vectors as an exact scan reads them, with what may be returned.
-#[derive(Debug)]
-pub struct RunExact<'a> {
-    /// The run.
-    pub run: &'a Run,
-    /// Its rows that count.
-    pub live: Option<&'a [u64]>,
-}
-
-impl VectorSource for RunExact<'_> {
-    fn rows(&self) -> usize {
-        self.run.rows() as usize
-    }
-
-    fn dim(&self) -> usize {
-        self.run.dim
-    }
-
-    fn live(&self) -> Option<&[u64]> {
-        self.live
-    }
-
-    fn rows_at(&self, rows: Range<usize>) -> Result<Vectors<'_>> {
-        Ok(self.run.vectors(rows))
     }
 }
 
@@ -363,54 +289,54 @@ mod tests {
         let put = |key: &&str| Change::Put {
             key: (*key).into(),
             text: None,
-            vector: StoredVector::F32(vec![first as f32, 0.5].into()),
         };
         Batch {
             first: Seq(first),
             encoder: EncoderId([0; 32]),
             changes: keys.iter().map(put).collect(),
+            dim: 2,
+            vectors: Stored::F32([first as f32, 0.5].repeat(keys.len())),
         }
+    }
+
+    /// The newest living row with this key.
+    fn find<'t>(tail: &'t Tail, key: &str) -> Option<(&'t RunView, RowId)> {
+        let found = tail.runs().rev().find_map(|view| {
+            let row = view.run.find(KeyHash::of(key), key)?;
+            view.live.contains(row).then_some((view, row))
+        });
+        found
     }
 
     #[test]
     fn a_thousand_rows_one_by_one_make_a_few_runs_in_order() {
         let mut tail = Tail::default();
         for n in 0..1000u64 {
-            tail.push(Run::new(
-                &batch(n + 1, &[&n.to_string()]),
-                2,
-                Vec::new(),
-                None,
-            ));
+            tail.push(Run::new(&batch(n + 1, &[&n.to_string()]), Vec::new(), None));
         }
         assert!(tail.runs().count() <= 10, "{} runs", tail.runs().count());
         let seqs: Vec<_> = tail.runs().flat_map(|v| v.run.seqs.clone()).collect();
         assert_eq!(seqs, (1..=1000).map(Seq).collect::<Vec<_>>());
-        let (at, row) = tail.find("437").unwrap();
-        let view = tail.run(at);
+        let (view, row) = find(&tail, "437").unwrap();
         assert_eq!(view.run.seq(row), Seq(438));
         assert!(matches!(
             view.run.vectors(row.0 as usize..row.0 as usize + 1),
-            Vectors::F32([438.0, 0.5])
+            StoredRef::F32([438.0, 0.5])
         ));
     }
 
     #[test]
     fn frozen_runs_stay_apart_from_what_comes_after_and_their_rows_can_die() {
         let mut tail = Tail::default();
-        tail.push(Run::new(&batch(1, &["a", "b"]), 2, Vec::new(), None));
+        tail.push(Run::new(&batch(1, &["a", "b"]), Vec::new(), None));
         let taken = tail.freeze();
-        tail.push(Run::new(&batch(3, &["a"]), 2, Vec::new(), None));
+        tail.push(Run::new(&batch(3, &["a"]), Vec::new(), None));
         let older = (0, RowId(0));
-        assert_eq!(
-            tail.find("a"),
-            Some((1, RowId(0))),
-            "the newest row of a key is found first"
-        );
+        assert_eq!(find(&tail, "a").unwrap().0.run.seq(RowId(0)), Seq(3));
         assert!(tail.kill(older.0, older.1));
         assert_eq!(taken[0].live.alive(), 2, "what the seal took is as it was");
         assert_eq!(tail.frozen()[0].live.alive(), 1);
-        tail.thaw();
+        tail.clear_frozen();
         assert_eq!(tail.alive(), 1);
     }
 }

@@ -5,13 +5,14 @@
 //! the inputs readable until they are dropped.
 
 use super::commit::{Change, Room};
-use super::merged::Merged;
+use super::living::Living;
 use super::write_segment::NewSegment;
 use super::{Store, lock};
 use crate::error::Result;
 use crate::ids::{Generation, RowId, SegmentId};
 use crate::snapshot::Snapshot;
 use crate::view::live::Live;
+use crate::view::part::Part;
 use crate::view::segment::{Sealed, SegmentView};
 use serde::Serialize;
 use std::ops::Range;
@@ -120,8 +121,8 @@ impl Store {
         let sealed = if alive == 0 {
             None
         } else {
-            let rows = Merged {
-                inputs,
+            let rows = Living {
+                parts: inputs.iter().map(Part::Segment).collect(),
                 model: &snapshot.model,
                 resident: self.options.memory_limit / 4,
             };

@@ -59,6 +59,8 @@ impl Store {
                     first,
                     encoder: prepared.snapshot.model.encoder_id(),
                     changes: prepared.changes,
+                    dim: prepared.snapshot.model.dim(),
+                    vectors: prepared.vectors,
                 },
                 codes: prepared.codes,
                 snapshot: prepared.snapshot,
@@ -141,9 +143,9 @@ impl Store {
             // Segments change at a commit only: the row of one that was found then is the one to be found now.
             let known = queued.snapshot.generation == next.generation;
             for (change, place) in queued.batch.changes.iter().zip(&mut places) {
-                *place = match (next.tail.find(change.key()), *place) {
-                    (Some((at, row)), _) => Some(Place::Tail(at, row)),
-                    (None, sealed @ Some(Place::Segment(..))) if known => sealed,
+                *place = match (next.find_in_tail(change.key())?, *place) {
+                    (tail @ Some(_), _) => tail,
+                    (None, Some(sealed)) if known && next.is_sealed(sealed) => Some(sealed),
                     (None, None) if known => None,
                     (None, _) => next.find(change.key())?,
                 };
@@ -155,12 +157,8 @@ impl Store {
             .flatten()
             .filter(|&place| next.kill(place))
             .count();
-        next.tail.push(Run::new(
-            &queued.batch,
-            next.model.dim(),
-            queued.codes,
-            next.model.shape(),
-        ));
+        next.tail
+            .push(Run::new(&queued.batch, queued.codes, next.model.shape()));
         Ok(killed as u64)
     }
 }

@@ -9,7 +9,7 @@
 mod commit;
 mod compact;
 mod group;
-mod merged;
+mod living;
 mod open;
 mod prepare;
 mod seal;

@@ -1,11 +1,12 @@
 //! From a caller's rows to the changes of a batch: checked, encoded and quantized, with no lock held.
 
 use crate::error::{Error, Result};
-use crate::log::{Change, StoredVector};
+use crate::log::Change;
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::row::{Inserted, MAX_KEY, MAX_TEXT, Row, Value};
 use crate::snapshot::{Place, Snapshot};
+use crate::stored::Stored;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub(crate) struct Prepared {
     /// What it was prepared under: its model encoded and quantized the rows.
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) changes: Vec<Change>,
+    /// The stored vectors of the rows put, row-major.
+    pub(crate) vectors: Stored,
     /// Codes of the rows put, row-major; empty without a quantizer.
     pub(crate) codes: Vec<u8>,
     /// For each change, the row of the snapshot that has its key.
@@ -41,7 +44,7 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared>
             continue;
         }
         let found = snapshot.find(&row.key)?;
-        let (text, vector) = match &row.value {
+        let text = match &row.value {
             Value::Text(text) => {
                 if let Some(place) = found
                     && snapshot.text(place)?.as_deref() == Some(text)
@@ -50,11 +53,7 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared>
                     continue;
                 }
                 texts.push(text.as_str());
-                // The vector takes its place once the texts are encoded, together.
-                (
-                    Some(text.as_str().into()),
-                    StoredVector::F16(Box::default()),
-                )
+                Some(text.as_str().into())
             }
             Value::Vector(vector) => {
                 let vector = model.check_vector(vector, || describe(at, row))?;
@@ -65,30 +64,22 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared>
                     continue;
                 }
                 vectors.extend_from_slice(&vector);
-                (None, StoredVector::F32(vector.into()))
+                None
             }
         };
         prepared.changes.push(Change::Put {
             key: row.key.as_str().into(),
             text,
-            vector,
         });
         prepared.found.push(found);
     }
-    if !texts.is_empty() {
-        let encoded = model.encode_keys(&texts)?;
-        vectors = encoded.iter().map(|x| x.to_f32()).collect();
-        for (change, stored) in prepared
-            .changes
-            .iter_mut()
-            .zip(encoded.chunks_exact(model.dim()))
-        {
-            if let Change::Put { vector, .. } = change {
-                *vector = StoredVector::F16(stored.into());
-            }
-        }
+    if texts.is_empty() {
+        prepared.codes = model.quantize_batch(&vectors)?;
+        prepared.vectors = Stored::F32(vectors);
+    } else {
+        prepared.vectors = Stored::F16(model.encode_keys(&texts)?);
+        prepared.codes = model.quantize_batch(&prepared.vectors.as_ref().widen())?;
     }
-    prepared.codes = model.quantize_batch(&vectors)?;
     Ok(prepared)
 }
 
@@ -114,6 +105,7 @@ impl Prepared {
         Self {
             snapshot: Arc::clone(snapshot),
             changes: Vec::new(),
+            vectors: Stored::F32(Vec::new()),
             codes: Vec::new(),
             found: Vec::new(),
             inserted: Inserted::default(),

@@ -1,14 +1,15 @@
 //! Sealing: the tail becomes a segment, its logs are retired.
 
 use super::commit::{Change, Committer, Room, remove_segment};
-use super::write_segment::{CodedRows, NewSegment, Rows, TakeCodes, TakeRow, TakeVectors};
+use super::living::Living;
+use super::write_segment::NewSegment;
 use super::{Store, lock};
 use crate::error::Result;
 use crate::ids::{Generation, RowId};
-use crate::scan::Vectors;
-use crate::segment::ValueRef;
-use crate::snapshot::{Snapshot, widen_into};
+use crate::model::Model;
+use crate::snapshot::Snapshot;
 use crate::view::live::Live;
+use crate::view::part::Part;
 use crate::view::segment::{Sealed, SegmentView};
 use crate::view::tail::RunView;
 use std::sync::Arc;
@@ -81,10 +82,7 @@ impl Store {
         let sealed = if alive == 0 {
             None
         } else {
-            let rows = Taken {
-                runs: &taken,
-                dim: model.dim(),
-            };
+            let rows = living(&taken, &model);
             self.write_files(&new, &model, &rows, Room::Reserve)?;
             Some(Arc::new(Sealed::open(&*self.files, &dir, new.id, &model)?))
         };
@@ -110,7 +108,7 @@ impl Store {
                 Arc::make_mut(&mut next.segments).push(SegmentView { sealed, live });
             }
         }
-        next.tail.thaw();
+        next.tail.clear_frozen();
         self.commit_version(
             &mut committer,
             Change {
@@ -134,8 +132,7 @@ impl Store {
         committer: &mut Committer,
         next: &mut Snapshot,
     ) -> Result<Option<SegmentView>> {
-        let taken = next.tail.freeze();
-        next.tail.thaw();
+        let taken = next.tail.take();
         let alive: u32 = taken.iter().map(|view| view.live.alive()).sum();
         if alive == 0 {
             return Ok(None);
@@ -146,10 +143,7 @@ impl Store {
             replaces: Vec::new(),
         };
         let dir = self.layout.segments();
-        let rows = Taken {
-            runs: &taken,
-            dim: next.model.dim(),
-        };
+        let rows = living(&taken, &next.model);
         self.write_files(&new, &next.model, &rows, Room::Reserve)?;
         let sealed = Arc::new(Sealed::open(&*self.files, &dir, new.id, &next.model)?);
         Ok(Some(SegmentView {
@@ -160,53 +154,10 @@ impl Store {
 }
 
 /// The living rows of the runs that a seal took.
-struct Taken<'a> {
-    runs: &'a [RunView],
-    dim: usize,
-}
-
-impl Rows for Taken<'_> {
-    fn each_row(&self, take: TakeRow<'_>) -> Result<()> {
-        for view in self.runs {
-            for row in view.live.iter() {
-                let at = row.0 as usize;
-                let run = &view.run;
-                let value = match (run.text(row), run.vectors(at..at + 1)) {
-                    (Some(text), _) => ValueRef::Text(text),
-                    (None, Vectors::F32(vector)) => ValueRef::Vector(vector),
-                    (None, Vectors::F16(_)) => unreachable!("an encoder's vectors have texts"),
-                };
-                take(run.seq(row), run.key(row), value)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn each_vector(&self, take: TakeVectors<'_>) -> Result<()> {
-        for view in self.runs {
-            for row in view.live.iter() {
-                let at = row.0 as usize;
-                match view.run.vectors(at..at + 1) {
-                    Vectors::F16(vector) => take(vector)?,
-                    Vectors::F32(_) => unreachable!("only texts have vecs files"),
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl CodedRows for Taken<'_> {
-    fn each_code(&self, take: TakeCodes<'_>) -> Result<()> {
-        let mut vector = Vec::with_capacity(self.dim);
-        for view in self.runs {
-            for row in view.live.iter() {
-                let at = row.0 as usize;
-                vector.clear();
-                widen_into(view.run.vectors(at..at + 1), &mut vector);
-                take(view.run.code(row), &vector)?;
-            }
-        }
-        Ok(())
+fn living<'a>(taken: &'a [RunView], model: &'a Model) -> Living<'a> {
+    Living {
+        parts: taken.iter().map(Part::Run).collect(),
+        model,
+        resident: usize::MAX,
     }
 }

@@ -10,15 +10,15 @@ use crate::segment::{
     CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter,
     ValueRef, Values, VecsMeta, VecsWriter,
 };
+use crate::stored::StoredRef;
 use crate::view::segment::{codes_path, vecs_path};
-use half::f16;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Takes a row.
 pub(crate) type TakeRow<'a> = &'a mut dyn FnMut(Seq, &str, ValueRef<'_>) -> Result<()>;
 /// Takes stored vectors of texts, some whole rows.
-pub(crate) type TakeVectors<'a> = &'a mut dyn FnMut(&[f16]) -> Result<()>;
+pub(crate) type TakeVectors<'a> = &'a mut dyn FnMut(StoredRef<'_>) -> Result<()>;
 /// Takes codes, row-major, some whole rows, and the stored vectors they were made from.
 pub(crate) type TakeCodes<'a> = &'a mut dyn FnMut(&[u8], &[f32]) -> Result<()>;
 
@@ -102,7 +102,9 @@ pub(crate) fn write_rows(
         };
         let mut writer =
             VecsWriter::create(Arc::clone(files), &vecs_path(dir, new.id, model), meta)?;
-        source.each_vector(&mut |vectors| writer.push(vectors))?;
+        source.each_vector(&mut |vectors| {
+            writer.push(vectors.halves().expect("an encoder's vectors are halves"))
+        })?;
         writer.finish()?;
     }
     Ok(summary)

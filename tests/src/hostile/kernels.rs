@@ -1,9 +1,10 @@
 //! Every kernel of this CPU against plain arithmetic, on shapes, values and deletions that the bytes choose.
 
 use mopqdb::Metric;
+use mopqdb::StoredRef;
 use mopqdb::kernel::Kernel;
 use mopqdb::quantizer::{CodeShape, Codebook, LookupTable, Quantizer};
-use mopqdb::scan::{BlockSource, Found, Scanner, VectorSource, Vectors};
+use mopqdb::scan::{BlockSource, Found, Scanner, VectorSource};
 use std::ops::Range;
 
 /// Bytes as a source of choices; zeros when they are at their end.
@@ -85,9 +86,9 @@ impl VectorSource for Rows<'_> {
         self.live
     }
 
-    fn rows_at(&self, rows: Range<usize>) -> mopqdb::Result<Vectors<'_>> {
+    fn rows_at(&self, rows: Range<usize>) -> mopqdb::Result<StoredRef<'_>> {
         let values = &self.values[rows.start * self.dim..rows.end * self.dim];
-        Ok(Vectors::F32(values))
+        Ok(StoredRef::F32(values))
     }
 }
 

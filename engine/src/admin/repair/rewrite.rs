@@ -7,6 +7,7 @@ use crate::ids::{Generation, RowId, SegmentId, Seq};
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::segment::{RowsFile, Salvaged, ValueRef, VecsFile};
+use crate::stored::StoredRef;
 use crate::view::live::Live;
 use crate::view::segment::vecs_path;
 use crate::write::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
@@ -250,7 +251,7 @@ impl Rows for Remains<'_> {
 
     fn each_vector(&self, take: TakeVectors<'_>) -> Result<()> {
         for rows in self.order.chunks(STEP) {
-            take(&self.texts_vectors(rows)?)?;
+            take(StoredRef::F16(&self.texts_vectors(rows)?))?;
         }
         Ok(())
     }

@@ -30,7 +30,15 @@ pub enum ValueRef<'a> {
     Vector(&'a [f32]),
 }
 
-impl ValueRef<'_> {
+impl<'a> ValueRef<'a> {
+    /// The text, if it is one.
+    pub fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Vector(_) => None,
+        }
+    }
+
     /// Its size.
     pub fn bytes(&self) -> u64 {
         match self {

@@ -1,0 +1,218 @@
+//! Immutable rows with live bits: a segment, or a run of the tail. Nobody outside [`view`](crate::view) asks which.
+
+use super::segment::SegmentView;
+use super::tail::RunView;
+use crate::error::Result;
+use crate::ids::{RowId, Seq};
+use crate::quantizer::{CodeShape, ROWS_PER_BLOCK};
+use crate::row::Filter;
+use crate::segment::{KeyHash, ValueRef};
+use crate::stored::StoredRef;
+use crate::view::live::Live;
+use std::ops::Range;
+
+/// Immutable rows, ascending by `Seq`, and which of them live.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Segment(&'a SegmentView),
+    Run(&'a RunView),
+}
+
+/// A living row in passing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PartRow<'a> {
+    pub(crate) row: RowId,
+    pub(crate) seq: Seq,
+    pub(crate) key: &'a str,
+    /// What the user gave.
+    pub(crate) value: ValueRef<'a>,
+}
+
+impl<'a> Part<'a> {
+    /// The rows that live.
+    pub(crate) fn live(self) -> &'a Live {
+        match self {
+            Self::Segment(view) => &view.live,
+            Self::Run(view) => &view.live,
+        }
+    }
+
+    /// Rows, dead ones included.
+    pub(crate) fn len(self) -> usize {
+        self.live().rows() as usize
+    }
+
+    /// When a row was accepted.
+    pub(crate) fn seq(self, row: RowId) -> Result<Seq> {
+        match self {
+            Self::Segment(view) => view.sealed.rows.seq(row),
+            Self::Run(view) => Ok(view.run.seq(row)),
+        }
+    }
+
+    /// The `Seq`s of the first and the last row.
+    pub(crate) fn seqs(self) -> Option<(Seq, Seq)> {
+        match self {
+            Self::Segment(view) => view.sealed.rows.summary().seqs,
+            Self::Run(view) => Some(view.run.seqs()),
+        }
+    }
+
+    /// The user's key of a row.
+    pub(crate) fn key(self, row: RowId) -> Result<&'a str> {
+        match self {
+            Self::Segment(view) => view.sealed.rows.key(row),
+            Self::Run(view) => Ok(view.run.key(row)),
+        }
+    }
+
+    /// The text of a row; `None` in a database of vectors.
+    pub(crate) fn text(self, row: RowId) -> Result<Option<String>> {
+        match self {
+            Self::Segment(view) => view.sealed.rows.text(row),
+            Self::Run(view) => Ok(view.run.text(row).map(|text| text.to_string())),
+        }
+    }
+
+    /// The stored vectors of a range of rows, checked.
+    pub(crate) fn vectors(self, rows: Range<usize>) -> Result<StoredRef<'a>> {
+        match self {
+            Self::Segment(view) => view.sealed.vectors(rows),
+            Self::Run(view) => Ok(view.run.vectors(rows)),
+        }
+    }
+
+    /// Replaces `out` by the stored vector of a row, widened.
+    pub(crate) fn vector_into(self, row: RowId, out: &mut Vec<f32>) -> Result<()> {
+        let at = row.0 as usize;
+        out.clear();
+        self.vectors(at..at + 1)?.widen_into(out);
+        Ok(())
+    }
+
+    /// The packed codes of a range of blocks, checked.
+    ///
+    /// Requires: the snapshot's model has a quantizer.
+    pub(crate) fn blocks(self, blocks: Range<usize>) -> Result<&'a [u8]> {
+        match self {
+            Self::Segment(view) => {
+                let codes = view.sealed.codes.as_ref();
+                let codes = codes.expect("opened with codes under a quantizer");
+                codes.blocks(blocks)
+            }
+            Self::Run(view) => Ok(view.run.blocks(blocks)),
+        }
+    }
+
+    /// Replaces `out` by the codes of the rows of one block, row-major.
+    ///
+    /// Requires: the snapshot's model has a quantizer of this shape.
+    pub(crate) fn codes_of_block(
+        self,
+        block: usize,
+        shape: CodeShape,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let packed = self.blocks(block..block + 1)?;
+        let rows = (self.len() - block * ROWS_PER_BLOCK).min(ROWS_PER_BLOCK);
+        let width = shape.subspaces();
+        out.resize(rows * width, 0);
+        for (at, code) in out.chunks_exact_mut(width).enumerate() {
+            shape.unpack_row(packed, at, code);
+        }
+        Ok(())
+    }
+
+    /// The living row with this key.
+    pub(crate) fn find(self, hash: KeyHash, key: &str) -> Result<Option<RowId>> {
+        let found = match self {
+            Self::Segment(view) => view.sealed.rows.find_hashed(hash, key)?,
+            Self::Run(view) => view.run.find(hash, key),
+        };
+        Ok(found.filter(|&row| self.live().contains(row)))
+    }
+
+    /// A bit per row: set if the row lives and passes the filter.
+    pub(crate) fn mask(self, filter: &Filter) -> Result<Vec<u64>> {
+        let mut words = vec![0; self.len().div_ceil(64)];
+        let mut set = |row: RowId| words[row.0 as usize / 64] |= 1 << (row.0 % 64);
+        match (filter, self) {
+            (Filter::Keys(keys), _) => {
+                for key in keys {
+                    self.find(KeyHash::of(key), key)?
+                        .into_iter()
+                        .for_each(&mut set);
+                }
+            }
+            (Filter::Prefix(prefix), Self::Segment(view)) => {
+                let rows = view.sealed.rows.rows_with_prefix(prefix)?;
+                rows.into_iter()
+                    .filter(|&row| view.live.contains(row))
+                    .for_each(set);
+            }
+            (Filter::Prefix(prefix), Self::Run(view)) => (view.live.iter())
+                .filter(|&row| view.run.key(row).starts_with(prefix.as_str()))
+                .for_each(set),
+        }
+        Ok(words)
+    }
+
+    /// Calls `each` with every living row, in `Seq` order. Of a segment at most about `resident` bytes stay in memory.
+    pub(crate) fn for_each_row(
+        self,
+        resident: usize,
+        mut each: impl FnMut(PartRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Segment(view) => {
+                let mut pages = view.sealed.read_once(resident);
+                let mut cursor = view.sealed.rows.cursor();
+                while let Some(row) = cursor.next()? {
+                    pages.passed(row.key.len() + row.value.bytes() as usize);
+                    if view.live.contains(row.row) {
+                        each(PartRow {
+                            row: row.row,
+                            seq: row.seq,
+                            key: row.key,
+                            value: row.value,
+                        })?;
+                    }
+                }
+            }
+            Self::Run(view) => {
+                for row in view.live.iter() {
+                    each(PartRow {
+                        row,
+                        seq: view.run.seq(row),
+                        key: view.run.key(row),
+                        value: view.run.value(row),
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with every block of 64 rows, in order. Of a segment at most about `resident` bytes of vectors stay
+    /// in memory.
+    pub(crate) fn for_each_block(
+        self,
+        resident: usize,
+        row_bytes: usize,
+        mut each: impl FnMut(usize, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let mut pages = match self {
+            Self::Segment(view) => Some(view.sealed.read_once(resident)),
+            Self::Run(_) => None,
+        };
+        for (block, start) in (0..self.len()).step_by(ROWS_PER_BLOCK).enumerate() {
+            let rows = start..(start + ROWS_PER_BLOCK).min(self.len());
+            let bytes = rows.len() * row_bytes;
+            each(block, rows)?;
+            if let Some(pages) = &mut pages {
+                pages.passed(bytes);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! The living rows of some parts, one after the other, as the rows of a new segment.
+
+use super::write_segment::{CodedRows, Rows, TakeCodes, TakeRow, TakeVectors};
+use crate::error::Result;
+use crate::ids::RowId;
+use crate::model::Model;
+use crate::view::part::Part;
+
+/// The living rows of neighbouring parts. Parts are listed in the order of their `Seq`s, and only neighbours become
+/// one segment, so one after the other is by `Seq`.
+pub(super) struct Living<'a> {
+    pub(super) parts: Vec<Part<'a>>,
+    pub(super) model: &'a Model,
+    /// Bytes of a part that may be resident.
+    pub(super) resident: usize,
+}
+
+impl Rows for Living<'_> {
+    fn each_row(&self, take: TakeRow<'_>) -> Result<()> {
+        for part in &self.parts {
+            part.for_each_row(self.resident, |row| take(row.seq, row.key, row.value))?;
+        }
+        Ok(())
+    }
+
+    fn each_vector(&self, take: TakeVectors<'_>) -> Result<()> {
+        let dim = self.model.dim();
+        for part in &self.parts {
+            part.for_each_block(self.resident, dim * 2, |_, rows| {
+                let vectors = part.vectors(rows.clone())?;
+                for (at, row) in rows.enumerate() {
+                    if part.live().contains(RowId(row as u32)) {
+                        take(vectors.slice(at * dim..(at + 1) * dim))?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl CodedRows for Living<'_> {
+    fn each_code(&self, take: TakeCodes<'_>) -> Result<()> {
+        let shape = self.model.shape();
+        let shape = shape.expect("only a model with a quantizer has codes");
+        let (dim, width) = (self.model.dim(), shape.subspaces());
+        let (mut codes, mut wide) = (Vec::new(), Vec::new());
+        for part in &self.parts {
+            part.for_each_block(self.resident, dim * 4, |block, rows| {
+                part.codes_of_block(block, shape, &mut codes)?;
+                wide.clear();
+                part.vectors(rows.clone())?.widen_into(&mut wide);
+                for (at, row) in rows.enumerate() {
+                    if part.live().contains(RowId(row as u32)) {
+                        take(
+                            &codes[at * width..(at + 1) * width],
+                            &wide[at * dim..(at + 1) * dim],
+                        )?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
