@@ -107,7 +107,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 /// The chain of causes, each said once: the engine's errors tell their cause themselves.
-fn in_words(error: &anyhow::Error) -> String {
+pub(crate) fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain() {
         let cause = cause.to_string();
@@ -172,7 +172,7 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
             Some("`mopqdb create DB` makes one, `mopqdb insert DB FILE` makes and fills one")
         }
         Error::Locked { .. } => Some(
-            "one process writes at a time: try again when it has ended (`mopqdb insert --wait SECONDS` does), or stop it; query, get and all that only reads work meanwhile",
+            "only one process can write at a time: run it again when that one has ended (`mopqdb insert --wait SECONDS` waits for it), or stop that one; query, get and other commands that only read work meanwhile",
         ),
         Error::Io { source, .. } => match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(

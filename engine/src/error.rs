@@ -1,5 +1,6 @@
 //! The one error of the engine: few variants, by what a caller can do about them.
 
+use crate::layout::PREPARE_LOCK;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ pub enum Error {
     },
 
     /// Another process holds the lock that this needs. A `Reader` needs none.
-    #[error("{} is locked by {holder}", path.display())]
+    #[error("{} by {holder}", locked(path))]
     Locked {
         /// The lock file.
         path: PathBuf,
@@ -71,6 +72,16 @@ pub enum Error {
     /// A commit whose second witness could not be written: it may or may not be found on the next open.
     #[error("outcome unknown: {0}; reopen the database before writing to it again")]
     OutcomeUnknown(String),
+}
+
+/// Names the database, not its lock file, which means nothing to those who never made one.
+fn locked(lock: &Path) -> String {
+    let purpose = match lock.file_name() {
+        Some(name) if name == PREPARE_LOCK => "rebuilding",
+        _ => "writing",
+    };
+    let dir = lock.parent().unwrap_or(lock).display();
+    format!("{dir} is locked for {purpose}")
 }
 
 /// Where bytes were found that are not what was written.

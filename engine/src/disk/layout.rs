@@ -16,6 +16,9 @@ pub const RECORDS: [&str; 5] = [
     "last.safetensors",
 ];
 
+/// The name of the lock of the one process that prepares a rebuild.
+pub const PREPARE_LOCK: &str = "prepare.lock";
+
 /// The paths of a database.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -88,7 +91,7 @@ impl Layout {
 
     /// The lock of the one process that prepares a rebuild.
     pub fn prepare_lock(&self) -> PathBuf {
-        self.dir.join("prepare.lock")
+        self.dir.join(PREPARE_LOCK)
     }
 
     /// Marks a directory whose creation is not finished.
