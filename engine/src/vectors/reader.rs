@@ -18,6 +18,8 @@ pub struct VectorReader {
     format: VectorFormat,
     element: Element,
     dim: usize,
+    /// Bytes before the first row.
+    front: u64,
     /// By the header; `.fvecs` has none.
     declared: Option<u64>,
     read: u64,
@@ -56,36 +58,30 @@ impl VectorReader {
         // A pipe has no length to compare with: its end is found when it comes.
         let length = metadata.is_file().then_some(metadata.len());
         let source = BufReader::with_capacity(256 << 10, file);
-        Self::start(path.display().to_string(), Box::new(source), format, length)
+        let reader = Self::from_reader(path.display().to_string(), Box::new(source), format)?;
+        length.map_or(Ok(()), |length| reader.check_length(length))?;
+        Ok(reader)
     }
 
     /// Reads from anything; `name` is for messages.
     pub fn from_reader(
         name: impl Into<String>,
-        source: Box<dyn Read + Send>,
-        format: VectorFormat,
-    ) -> Result<Self> {
-        Self::start(name.into(), source, format, None)
-    }
-
-    fn start(
-        name: String,
         mut source: Box<dyn Read + Send>,
         format: VectorFormat,
-        length: Option<u64>,
     ) -> Result<Self> {
         let mut reader = Self {
             element: Element::F32,
             dim: 0,
+            front: 0,
             declared: None,
             read: 0,
             width_read: false,
             bytes: Vec::new(),
-            name,
+            name: name.into(),
             source: Box::new(std::io::empty()),
             format,
         };
-        let front_bytes = match format {
+        reader.front = match format {
             VectorFormat::Npy => {
                 let front = npy::read_front(&reader.name, &mut source)?;
                 reader.element = front.element;
@@ -110,9 +106,6 @@ impl VectorReader {
             }
         };
         reader.source = source;
-        if let Some(length) = length {
-            reader.check_length(front_bytes, length)?;
-        }
         Ok(reader)
     }
 
@@ -124,6 +117,38 @@ impl VectorReader {
     /// How many vectors there are, where the file says so.
     pub fn rows(&self) -> Option<u64> {
         self.declared
+    }
+
+    /// Compares the length of the whole file with what it says of its rows, before any is read.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Invalid`] if bytes are missing or left over.
+    pub fn check_length(&self, length: u64) -> Result<()> {
+        let row = self.row_bytes() as u64;
+        match self.declared {
+            None if !length.is_multiple_of(row) => Err(bad(
+                &self.name,
+                format!(
+                    "{length} bytes are not whole rows of {row} bytes ({} values)",
+                    self.dim
+                ),
+            )),
+            None => Ok(()),
+            Some(rows) => {
+                let expected = u128::from(rows) * u128::from(row) + u128::from(self.front);
+                if expected == u128::from(length) {
+                    return Ok(());
+                }
+                Err(bad(
+                    &self.name,
+                    format!(
+                        "should be {expected} bytes for {rows} rows of {} values, and is {length}; is the copy complete?",
+                        self.dim
+                    ),
+                ))
+            }
+        }
     }
 
     /// Appends up to `max` vectors to `out` and says how many; 0 at the end.
@@ -221,33 +246,6 @@ impl VectorReader {
             ));
         }
         Ok(dim as usize)
-    }
-
-    fn check_length(&self, front: u64, length: u64) -> Result<()> {
-        let row = self.row_bytes() as u64;
-        match self.declared {
-            None if !length.is_multiple_of(row) => Err(bad(
-                &self.name,
-                format!(
-                    "{length} bytes are not whole rows of {row} bytes ({} values)",
-                    self.dim
-                ),
-            )),
-            None => Ok(()),
-            Some(rows) => {
-                let expected = u128::from(rows) * u128::from(row) + u128::from(front);
-                if expected == u128::from(length) {
-                    return Ok(());
-                }
-                Err(bad(
-                    &self.name,
-                    format!(
-                        "should be {expected} bytes for {rows} rows of {} values, and is {length}; is the copy complete?",
-                        self.dim
-                    ),
-                ))
-            }
-        }
     }
 
     fn expect_end(&mut self) -> Result<()> {
