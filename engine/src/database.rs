@@ -157,6 +157,14 @@ impl Database {
         self.store.seal()
     }
 
+    /// Makes a segment as [`seal`](Self::seal) does, if the log has grown large. Returns `true` if it did.
+    ///
+    /// For a process that has written what it had to: all processes that open the database from then on read the log row
+    /// by row, and hold its rows in memory, until another writer seals it.
+    pub fn seal_if_large(&self) -> Result<bool> {
+        self.store.seal_if_large()
+    }
+
     /// Merges segments and drops deleted and replaced rows, freeing their space. Queries go on; snapshots taken before
     /// stay whole.
     pub fn compact(&self) -> Result<Compacted> {
