@@ -17,22 +17,13 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10));
         let style = match total {
             Some(_) => format!(
-                "{doing} [{{bar:24}}] {{human_pos}}/{{human_len}} {unit}, {{per_sec}}, {{eta}} left{{msg}}"
+                "{doing} [{{bar:24}}] {{human_pos}}/{{human_len}} {unit}, {{per_sec}} {unit}/s, {{eta}} left{{msg}}"
             ),
-            None => format!("{{spinner}} {doing} {{human_pos}} {unit}, {{per_sec}}{{msg}}"),
+            None => {
+                format!("{{spinner}} {doing} {{human_pos}} {unit}, {{per_sec}} {unit}/s{{msg}}")
+            }
         };
         bar.set_style(style_of(&style));
-        bar.enable_steady_tick(Duration::from_millis(250));
-        Self { bar }
-    }
-
-    /// A bar over bytes, where the rows are not known beforehand; rows and their speed are told beside it.
-    pub fn over_bytes(doing: &str, total: u64) -> Self {
-        let bar =
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-        bar.set_style(style_of(&format!(
-            "{doing} [{{bar:24}}] {{percent}}%, {{eta}} left{{msg}}"
-        )));
         bar.enable_steady_tick(Duration::from_millis(250));
         Self { bar }
     }
@@ -81,7 +72,7 @@ fn style_of(template: &str) -> ProgressStyle {
     style.progress_chars("=> ").with_key(
         "per_sec",
         |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = write!(out, "{}/s", indicatif::HumanCount(state.per_sec() as u64));
+            let _ = write!(out, "{}", indicatif::HumanCount(state.per_sec() as u64));
         },
     )
 }

@@ -1,9 +1,8 @@
-//! `--keys FILE`: a key a line, for files whose rows have none.
+//! `--keys FILE`: one key per line, for files whose rows have none.
 
-use super::{BadRow, Lines, Places};
-use anyhow::{Context, Result};
-use std::fs::File;
-use std::io::BufReader;
+use super::open::open_lines;
+use super::{BadRow, Lines, Places, Source};
+use anyhow::Result;
 use std::path::Path;
 
 /// Keys for numbered rows, read beside them.
@@ -14,9 +13,10 @@ pub struct KeyFile {
 impl KeyFile {
     /// Opens the file.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-        let lines = Lines::new(path.display().to_string(), Box::new(BufReader::new(file)));
-        Ok(Self { lines })
+        let source = Source::File(path.to_owned());
+        Ok(Self {
+            lines: open_lines(&source)?,
+        })
     }
 
     /// How its lines are named in messages.
@@ -39,7 +39,7 @@ impl KeyFile {
             Some(Ok(key)) => Ok(Ok(key.to_owned())),
             Some(Err(bad)) => Ok(Err(bad)),
             None => anyhow::bail!(
-                "{} has {} keys, and {row} is one row more; give a key a row",
+                "{} has {} keys, and {row} is one row more; give one key per row",
                 self.lines.name(),
                 self.lines.number()
             ),

@@ -48,6 +48,11 @@ impl Lines {
         &self.name
     }
 
+    /// Returns `true` if the line that was read last, or of a line that is too long what was kept, begins with this byte.
+    pub fn begins_with(&self, byte: u8) -> bool {
+        self.line.trim_ascii_start().first() == Some(&byte)
+    }
+
     /// Where the line that was read last is.
     pub fn place(&self) -> String {
         format!("{}:{}", self.name, self.number)

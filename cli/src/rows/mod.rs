@@ -1,18 +1,28 @@
-//! Rows in files: JSONL, TSV, TXT and vectors, read a row at a time so that memory stays flat.
+//! Rows in files: JSONL, TSV, TXT and vectors, read one row at a time so that memory stays flat.
 //!
 //! A row that can't be taken is a [`BadRow`] with its file and line; the reader goes on after it, so that the caller
 //! chooses between stopping and skipping.
 
+mod fields;
+mod format;
+mod json;
+mod jsonl;
 mod keys;
 mod lines;
 mod open;
 mod parse;
+mod source;
+mod texts;
 mod vectors;
 
+pub use fields::Fields;
+pub use format::Format;
+pub use jsonl::jsonl;
 pub use keys::KeyFile;
 pub use lines::{Lines, MAX_LINE};
-pub use open::{Format, Source, open};
-pub use parse::{jsonl, tsv};
+pub use open::{Input, open};
+pub use parse::tsv;
+pub use source::Source;
 
 use anyhow::Result;
 use mopqdb::Row;
@@ -76,7 +86,7 @@ pub trait RowReader: Send {
     /// How its rows are named in messages.
     fn places(&self) -> Places;
 
-    /// How many bytes or rows were read, of how many: for the progress bar.
+    /// Returns how many rows there are, where the file says so.
     fn rows_total(&self) -> Option<u64> {
         None
     }

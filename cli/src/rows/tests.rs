@@ -4,8 +4,6 @@ use super::*;
 use mopqdb::Value;
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 fn rows_of(
     name: &str,
@@ -16,8 +14,8 @@ fn rows_of(
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
     std::fs::write(&path, content).unwrap();
-    let bytes = Arc::new(AtomicU64::new(0));
-    let mut reader = open(&Source::File(path), format, several, &bytes).unwrap();
+    let input = Input::of(&path, format).unwrap();
+    let mut reader = open(&input, several, &Fields::default()).unwrap();
     let mut rows = Vec::new();
     while let Some(row) = reader.next_row().unwrap() {
         rows.push(row);
@@ -45,21 +43,24 @@ fn jsonl_rows_hold_texts_or_vectors() {
 #[test]
 fn a_bad_line_names_file_line_and_reason_and_the_next_is_read() {
     for (line, said) in [
-        ("{\"key\": \"a\"", "EOF while parsing"),
+        ("{\"key\": \"a\"", "ends inside its JSON, at column 11"),
         ("{\"key\": \"a\"}", "neither \"text\" nor \"vector\""),
         ("{\"key\": \"a\", \"text\": \"x\", \"vector\": [1]}", "both"),
         ("{\"key\": \"\", \"text\": \"x\"}", "the key is empty"),
         ("{\"key\": \"a\", \"vector\": []}", "the vector is empty"),
         (
             "{\"key\": \"a\", \"vector\": [1, 1e39]}",
-            "value 1 of the vector is inf",
+            "value 1 of \"vector\" is 1e39",
         ),
-        ("{\"key\": \"a\", \"vector\": [1, null]}", "invalid type"),
+        (
+            "{\"key\": \"a\", \"vector\": [1, null]}",
+            "value 1 of \"vector\" is null",
+        ),
         (
             "{\"key\": \"a\", \"text\": \"x\", \"tag\": 1}",
-            "unknown field `tag`",
+            "the field \"tag\"",
         ),
-        ("{\"key\": 1.5, \"text\": \"x\"}", "Key"),
+        ("{\"key\": 1.5, \"text\": \"x\"}", "is the number 1.5"),
         ("not json", "at column"),
         ("\u{fffd}", "at column"),
     ] {
@@ -114,15 +115,28 @@ fn vectors_are_numbered_as_numpy_does_and_non_finite_ones_are_bad_rows() {
 
 #[test]
 fn a_format_that_can_not_be_told_is_asked_for() {
-    let bytes = Arc::new(AtomicU64::new(0));
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("data");
-    std::fs::write(&path, "x").unwrap();
-    let error = open(&Source::File(path), None, false, &bytes)
-        .err()
-        .unwrap();
+    let error = Input::of(Path::new("data"), None).unwrap_err();
     assert!(error.to_string().contains("--format"), "{error}");
     assert_eq!(Format::of(Path::new("A.JSONL")), Some(Format::Jsonl));
+}
+
+#[test]
+fn an_array_that_is_longer_than_a_line_may_be_is_told_as_one() {
+    let bytes = Cursor::new([&b"[{"[..], &[b'x'; 2000]].concat());
+    let mut rows = texts::TextRows {
+        lines: Lines::with_longest("f", Box::new(BufReader::with_capacity(100, bytes)), 1000),
+        format: Format::Jsonl,
+        fields: Fields::default(),
+        prefix: String::new(),
+    };
+    let bad = rows.next_row().unwrap().unwrap().unwrap_err();
+    assert!(bad.what.starts_with("is a JSON array"), "{bad}");
+}
+
+#[test]
+fn columns_count_characters() {
+    let said = jsonl("{\"key\": \"日本\" 7}", &Fields::default()).unwrap_err();
+    assert_eq!(said, "is not JSON: expected `,` or `}`, at column 14");
 }
 
 #[test]
@@ -206,7 +220,7 @@ fn any_bytes_give_rows_or_reasons_never_a_panic() {
         if let Ok(Row {
             value: Value::Vector(vector),
             ..
-        }) = jsonl(&text)
+        }) = jsonl(&text, &Fields::default())
         {
             assert!(vector.iter().all(|value| value.is_finite()));
         }

@@ -4,6 +4,7 @@ mod evaluating;
 mod exporting;
 mod inserting;
 mod interrupting;
+mod json_lines;
 mod keeping;
 mod measuring;
 mod messages;

@@ -62,7 +62,7 @@ pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Ran {
 }
 
 /// The same with something on standard input.
-pub(crate) fn run_with(dir: &Path, arguments: &[&str], input: &str) -> Ran {
+pub(crate) fn run_with(dir: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
     let mut child = Command::new(program())
         .args(arguments)
         .current_dir(dir)
@@ -73,9 +73,9 @@ pub(crate) fn run_with(dir: &Path, arguments: &[&str], input: &str) -> Ran {
         .spawn()
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("it was piped");
-    let input = input.to_owned();
+    let input = input.as_ref().to_owned();
     // It may end before it has read everything.
-    let feeding = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it ends");
     feeding.join().expect("feeding does not panic");
     output.into()

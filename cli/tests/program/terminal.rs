@@ -53,6 +53,26 @@ fn a_terminal_sees_progress_with_rows_a_second_and_a_pipe_does_not() {
 }
 
 #[test]
+fn rows_are_counted_where_nobody_knows_how_many_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String = (0..60_000)
+        .map(|n| format!("{{\"key\":\"{n}\",\"vector\":[{n},1,2,3]}}\n"))
+        .collect();
+    std::fs::write(dir.path().join("x.jsonl"), rows).unwrap();
+    let Some(seen) = on_a_terminal(dir.path(), "insert x.db x.jsonl --no-auto") else {
+        return;
+    };
+    assert!(
+        seen.contains(" inserting ") && !seen.contains('%'),
+        "{seen:?}"
+    );
+    assert!(
+        seen.contains(" rows, ") && seen.contains("rows/s"),
+        "{seen:?}"
+    );
+}
+
+#[test]
 fn hits_on_a_terminal_fit_its_width() {
     let dir = tempfile::tempdir().unwrap();
     let long = "k".repeat(200);

@@ -3,10 +3,8 @@
 use super::Scratch;
 use mopqdb::Value;
 use mopqdb_cli::pairs::{Columns, groups};
-use mopqdb_cli::rows::{Format, KeyFile, Lines, Source, open};
+use mopqdb_cli::rows::{Fields, Format, Input, KeyFile, Lines, Source, open};
 use std::io::BufReader;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// A file of rows or of pairs: the first byte says as what it is read.
 pub fn lines(bytes: &[u8]) {
@@ -18,7 +16,8 @@ pub fn lines(bytes: &[u8]) {
     match kind % 6 {
         kind @ 0..3 => {
             let format = [Format::Jsonl, Format::Tsv, Format::Txt][usize::from(kind)];
-            rows(Source::File(path), format, bytes);
+            let source = Source::File(path);
+            rows(&Input { source, format }, bytes);
         }
         3 => {
             let columns = Columns {
@@ -40,9 +39,9 @@ pub fn lines(bytes: &[u8]) {
     }
 }
 
-fn rows(source: Source, format: Format, bytes: &[u8]) {
+fn rows(input: &Input, bytes: &[u8]) {
     let newlines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
-    let mut reader = open(&source, Some(format), false, &Arc::new(AtomicU64::new(0))).unwrap();
+    let mut reader = open(input, false, &Fields::default()).unwrap();
     let (mut read, mut bad) = (0, 0);
     while let Some(row) = reader.next_row().expect("the file is there") {
         match row {
@@ -63,7 +62,7 @@ fn rows(source: Source, format: Format, bytes: &[u8]) {
             }
         }
     }
-    assert!(read + bad <= newlines + 1, "a row a line at most");
+    assert!(read + bad <= newlines + 1, "one row per line at most");
     // Under a small cap the lines that are too long are said, and the others are the same.
     let source = BufReader::with_capacity(7, std::io::Cursor::new(bytes.to_vec()));
     let mut capped = Lines::with_longest("rows", Box::new(source), 16);

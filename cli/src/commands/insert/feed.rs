@@ -1,10 +1,7 @@
 //! Rows read ahead on a thread of their own, so that reading overlaps with inserting and a slow pipe is noticed.
 
-use crate::progress::Progress;
-use crate::rows::{self, BadRow, Format, KeyFile, Places, ReadRow, RowReader, Source};
-use anyhow::{Context, Error, Result};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::rows::{self, BadRow, Fields, Input, KeyFile, Places, ReadRow, RowReader};
+use anyhow::{Error, Result, anyhow};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -38,10 +35,7 @@ pub(super) struct Feed {
     items: Receiver<Item>,
     /// Where keys come from: the files of rows, or the file of `--keys`.
     places: Vec<Places>,
-    bytes: Arc<AtomicU64>,
-    /// Of all files, where they are files of lines.
-    total_bytes: Option<u64>,
-    total_rows: Option<u64>,
+    rows_total: Option<u64>,
 }
 
 /// Rows read ahead at most.
@@ -50,35 +44,16 @@ const AHEAD: usize = 4096;
 impl Feed {
     /// Opens every source before the first row is read: a name mistyped at the end of the line costs nothing.
     pub(super) fn start(
-        sources: Vec<Source>,
-        format: Option<Format>,
+        inputs: &[Input],
+        fields: &Fields,
         mut keys: Option<KeyFile>,
     ) -> Result<Self> {
-        let bytes = Arc::new(AtomicU64::new(0));
-        let several = sources.len() > 1;
-        let mut total_bytes = Some(0);
-        for source in &sources {
-            let length = match source {
-                Source::File(path) => Some(
-                    std::fs::metadata(path)
-                        .with_context(|| format!("opening {}", path.display()))?,
-                )
-                .filter(|metadata| metadata.is_file())
-                .map(|metadata| metadata.len()),
-                Source::Stdin => None,
-            };
-            total_bytes = total_bytes
-                .zip(length)
-                .map(|(total, length)| total + length);
-        }
-        let mut readers = Vec::new();
-        for source in &sources {
-            readers.push(rows::open(source, format, several, &bytes)?);
-        }
-        let total_rows = readers
+        let several = inputs.len() > 1;
+        let readers: Vec<_> = inputs
             .iter()
-            .map(|reader| reader.rows_total())
-            .sum::<Option<u64>>();
+            .map(|input| rows::open(input, several, fields))
+            .collect::<Result<_>>()?;
+        let rows_total = readers.iter().map(|reader| reader.rows_total()).sum();
         let places = match &keys {
             Some(keys) => vec![keys.places()],
             None => readers.iter().map(|reader| reader.places()).collect(),
@@ -96,22 +71,19 @@ impl Feed {
         Ok(Self {
             items,
             places,
-            bytes,
-            total_bytes,
-            total_rows,
+            rows_total,
         })
     }
 
     /// The next item; [`Item::Waiting`] if none has come in so long.
     pub(super) fn next(&mut self, patience: Duration) -> Item {
-        // `recv_timeout` adds the patience to the clock, which must not overflow.
-        match self
-            .items
-            .recv_timeout(patience.min(Duration::from_secs(1 << 30)))
-        {
+        match self.items.recv_timeout(patience) {
             Ok(item) => item,
             Err(RecvTimeoutError::Timeout) => Item::Waiting,
-            Err(RecvTimeoutError::Disconnected) => Item::End,
+            // The end is said. Whoever is silent has panicked, which is no end.
+            Err(RecvTimeoutError::Disconnected) => {
+                Item::Failed(anyhow!("reading stopped before the end"))
+            }
         }
     }
 
@@ -120,21 +92,9 @@ impl Feed {
         &self.places
     }
 
-    /// A bar that suits what is known of the input.
-    pub(super) fn progress(&self) -> Progress {
-        match (self.total_rows, self.total_bytes) {
-            (Some(rows), _) => Progress::new("inserting", "rows", Some(rows)),
-            (None, Some(bytes)) => Progress::over_bytes("inserting", bytes),
-            (None, None) => Progress::new("inserting", "rows", None),
-        }
-    }
-
-    /// Moves the bar.
-    pub(super) fn show(&self, progress: &Progress, rows: u64) {
-        match (self.total_rows, self.total_bytes) {
-            (None, Some(_)) => progress.set(self.bytes.load(Ordering::SeqCst)),
-            _ => progress.set(rows),
-        }
+    /// How many rows there are, if all files say so.
+    pub(super) fn rows_total(&self) -> Option<u64> {
+        self.rows_total
     }
 }
 

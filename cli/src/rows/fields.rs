@@ -1,0 +1,48 @@
+//! Which fields of a JSON object hold what.
+
+/// The field of a ready-made vector. No flag renames it.
+pub(super) const VECTOR: &str = "vector";
+
+/// The fields of a JSON object that are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fields {
+    /// The field of the key.
+    pub key: String,
+    /// The field of the text.
+    pub text: String,
+    /// Other fields are left out; otherwise they are an error.
+    pub ignore_unknown: bool,
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        Self {
+            key: "key".into(),
+            text: "text".into(),
+            ignore_unknown: false,
+        }
+    }
+}
+
+impl Fields {
+    /// Says why a row could not be read by these names.
+    pub fn check(&self) -> Result<(), String> {
+        let (key, text) = (&self.key, &self.text);
+        for (flag, name) in [("--key-field", key), ("--text-field", text)] {
+            if name.is_empty() {
+                return Err(format!("{flag} is empty; give the name of a field"));
+            }
+            if name == VECTOR {
+                return Err(format!(
+                    "{flag} can't be {VECTOR:?}, the field of ready-made vectors"
+                ));
+            }
+        }
+        if key == text {
+            return Err(format!(
+                "the key and the text can't both be the field {key:?}; give --key-field and --text-field different names"
+            ));
+        }
+        Ok(())
+    }
+}

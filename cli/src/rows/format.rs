@@ -1,0 +1,52 @@
+//! Formats of rows, and what the name of a file tells about its format.
+
+use clap::ValueEnum;
+use mopqdb::vectors::VectorFormat;
+use std::path::Path;
+
+/// A format of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON object per line: {"key": "...", "text": "..."} or {"key": "...", "vector": [...]}.
+    Jsonl,
+    /// Each line is key TAB text.
+    Tsv,
+    /// Each line is a text; its key is the line's number, from 1.
+    Txt,
+    /// numpy's array of vectors; keys are row numbers, from 0.
+    Npy,
+    /// Vectors as in the TEXMEX benchmarks; keys are row numbers, from 0.
+    Fvecs,
+    /// Vectors as in the big-ann benchmarks; keys are row numbers, from 0.
+    Fbin,
+}
+
+impl Format {
+    /// Returns the format that the extension names.
+    pub fn of(path: &Path) -> Option<Self> {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        Some(match extension.as_str() {
+            "jsonl" | "ndjson" | "json" => Self::Jsonl,
+            "tsv" => Self::Tsv,
+            "txt" => Self::Txt,
+            "npy" => Self::Npy,
+            "fvecs" => Self::Fvecs,
+            "fbin" => Self::Fbin,
+            _ => return None,
+        })
+    }
+
+    /// Returns `true` if its rows have no keys of their own, so that their numbers are their keys.
+    pub fn numbered(self) -> bool {
+        !matches!(self, Self::Jsonl | Self::Tsv)
+    }
+
+    pub(super) fn vectors(self) -> Option<VectorFormat> {
+        match self {
+            Self::Npy => Some(VectorFormat::Npy),
+            Self::Fvecs => Some(VectorFormat::Fvecs),
+            Self::Fbin => Some(VectorFormat::Fbin),
+            _ => None,
+        }
+    }
+}

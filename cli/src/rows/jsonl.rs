@@ -1,0 +1,195 @@
+//! One line of JSONL to one row, or to what is wrong with it in our words; what is no JSON at all is told by its column.
+
+use super::fields::{Fields, VECTOR};
+use super::json::{Json, Numbers};
+use super::parse;
+use mopqdb::{Row, Value};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+
+/// What is said of a line that begins with `[`: most often a whole file is one array.
+pub(super) const ARRAY: &str =
+    "is a JSON array; give one JSON object per line (`jq -c '.[]'` makes such lines of an array)";
+
+/// Reads `{"key": "...", "text": "..."}` or `{"key": "...", "vector": [...]}`, under the names of `fields`.
+pub fn jsonl(line: &str, fields: &Fields) -> Result<Row, String> {
+    match line.trim_start().as_bytes().first() {
+        Some(b'{') => {}
+        Some(b'[') => return Err(ARRAY.into()),
+        _ => return Err(no_object(line)),
+    }
+    let mut reader = serde_json::Deserializer::from_str(line);
+    let object = Wanted(fields)
+        .deserialize(&mut reader)
+        .map_err(|error| broken(line, &error))?;
+    if let Err(error) = reader.end() {
+        return Err(format!(
+            "goes on after its JSON object, at column {}; give one JSON object per line",
+            column(line, &error)
+        ));
+    }
+    object.row(fields)
+}
+
+/// Says what a line is that begins with neither `{` nor `[`.
+fn no_object(line: &str) -> String {
+    match serde_json::from_str::<Json>(line) {
+        Ok(json) => format!("is {}; give one JSON object per line", json.kind()),
+        Err(error) => broken(line, &error),
+    }
+}
+
+fn broken(line: &str, error: &serde_json::Error) -> String {
+    let column = column(line, error);
+    if error.is_eof() {
+        return format!(
+            "the line ends inside its JSON, at column {column}; give one JSON object per line (`jq -c .` makes such lines)"
+        );
+    }
+    let said = error.to_string();
+    // The line is ours to say, and the column is counted otherwise.
+    let what = match said.split(" at line ").next().unwrap_or_default() {
+        "number out of range" => return format!("a number is too large, at column {column}"),
+        "expected ident" | "expected value" => "no value begins so",
+        "key must be a string" => "a field's name is not in double quotes",
+        what if what.starts_with("control character") => "a control character inside a string",
+        what => what,
+    };
+    format!("is not JSON: {what}, at column {column}")
+}
+
+/// The column in characters, from 1; serde_json counts bytes.
+fn column(line: &str, error: &serde_json::Error) -> usize {
+    let before = &line.as_bytes()[..error.column().saturating_sub(1).min(line.len())];
+    // Each character has one byte that does not continue another.
+    1 + before.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
+/// What a JSON object has of the fields that are wanted.
+#[derive(Default)]
+struct Object {
+    key: Option<Json>,
+    text: Option<Json>,
+    vector: Option<Json>,
+    /// The first field that is none of these.
+    unknown: Option<String>,
+    /// A field that is there more than once.
+    twice: Option<String>,
+}
+
+impl Object {
+    /// What is missing is said before what is too much: a field under another name is both, and the first leads to it.
+    fn row(self, fields: &Fields) -> Result<Row, String> {
+        if let Some(name) = self.twice {
+            return Err(format!("has the field {name:?} twice"));
+        }
+        let Some(key) = self.key else {
+            return Err(format!(
+                "has no field {:?}; --key-field NAME reads the key from another one",
+                fields.key
+            ));
+        };
+        let key = into_key(key, &fields.key)?;
+        let value = value(self.text, self.vector, &fields.text)?;
+        if let Some(name) = self.unknown {
+            return Err(format!(
+                "has the field {name:?}, which is not stored; --ignore-unknown leaves such fields out"
+            ));
+        }
+        parse::check(Row { key, value })
+    }
+}
+
+fn value(text: Option<Json>, vector: Option<Json>, text_field: &str) -> Result<Value, String> {
+    // Exports write null where there is nothing.
+    let given = |json: &Json| !matches!(json, Json::Null);
+    let is_null = text.is_some() || vector.is_some();
+    match (text.filter(given), vector.filter(given)) {
+        (Some(text), None) => into_text(text, text_field).map(Value::Text),
+        (None, Some(vector)) => into_vector(vector).map(Value::Vector),
+        (Some(_), Some(_)) => Err(format!("has both {text_field:?} and {VECTOR:?}; give one")),
+        (None, None) if is_null => Err(format!(
+            "has neither {text_field:?} nor {VECTOR:?}: what is there is null"
+        )),
+        (None, None) => Err(format!(
+            "has neither {text_field:?} nor {VECTOR:?}; --text-field NAME reads the text from another field"
+        )),
+    }
+}
+
+/// People's ids are often numbers: taken as their digits.
+fn into_key(json: Json, field: &str) -> Result<String, String> {
+    match json {
+        Json::Text(key) => Ok(key),
+        Json::Whole(number) => Ok(number.to_string()),
+        Json::Fraction(number) => Err(format!(
+            "{field:?} is the number {number}; a key is a string or a whole number of 64 bits"
+        )),
+        other => Err(format!(
+            "{field:?} is {}; a key is a string or a whole number",
+            other.kind()
+        )),
+    }
+}
+
+fn into_text(json: Json, field: &str) -> Result<String, String> {
+    match json {
+        Json::Text(text) => Ok(text),
+        other => Err(format!("{field:?} is {}; a text is a string", other.kind())),
+    }
+}
+
+fn into_vector(json: Json) -> Result<Vec<f32>, String> {
+    match json {
+        Json::Array(Numbers { values, bad: None }) => Ok(values),
+        Json::Array(Numbers {
+            values,
+            bad: Some(bad),
+        }) => Err(format!("value {} of {VECTOR:?} is {bad}", values.len())),
+        other => Err(format!(
+            "{VECTOR:?} is {}; a vector is an array of numbers",
+            other.kind()
+        )),
+    }
+}
+
+/// Reads the fields of an object that are wanted.
+struct Wanted<'a>(&'a Fields);
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_> {
+    type Value = Object;
+
+    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Object, D::Error> {
+        source.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_> {
+    type Value = Object;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+        let mut object = Object::default();
+        while let Some(name) = map.next_key::<String>()? {
+            let field = match name.as_str() {
+                name if name == self.0.key => &mut object.key,
+                name if name == self.0.text => &mut object.text,
+                VECTOR => &mut object.vector,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    if !self.0.ignore_unknown {
+                        object.unknown.get_or_insert(name);
+                    }
+                    continue;
+                }
+            };
+            if field.replace(map.next_value()?).is_some() {
+                object.twice.get_or_insert(name);
+            }
+        }
+        Ok(object)
+    }
+}

@@ -1,0 +1,60 @@
+//! Rows of JSONL, TSV and TXT: one per line.
+
+use super::{BadRow, Fields, Format, Lines, Places, ReadRow, RowReader, jsonl, parse};
+use anyhow::Result;
+use mopqdb::Row;
+
+/// Reads one row per line.
+pub(super) struct TextRows {
+    pub(super) lines: Lines,
+    pub(super) format: Format,
+    /// Names of the fields of JSONL.
+    pub(super) fields: Fields,
+    /// Before the number in each numbered key: `FILESTEM:` with several files.
+    pub(super) prefix: String,
+}
+
+impl RowReader for TextRows {
+    fn next_row(&mut self) -> Result<Option<Result<ReadRow, BadRow>>> {
+        loop {
+            let number = self.lines.number() + 1;
+            let parsed = match self.lines.read()? {
+                None => return Ok(None),
+                Some(Err(bad)) => return Ok(Some(Err(self.explain(bad)))),
+                // A blank line is no row; those after it keep their numbers.
+                Some(Ok(line)) if line.trim().is_empty() => continue,
+                Some(Ok(line)) => match self.format {
+                    Format::Jsonl => jsonl::jsonl(line, &self.fields),
+                    Format::Tsv => parse::tsv(line),
+                    _ => parse::check(Row::text(format!("{}{number}", self.prefix), line)),
+                },
+            };
+            let place = self.lines.place();
+            return Ok(Some(match parsed {
+                Ok(row) => Ok(ReadRow { row, place, number }),
+                Err(what) => Err(BadRow { place, what }),
+            }));
+        }
+    }
+
+    fn numbered(&self) -> bool {
+        self.format.numbered()
+    }
+
+    fn places(&self) -> Places {
+        Places::Lines(self.lines.name().to_owned())
+    }
+}
+
+impl TextRows {
+    /// A line that is too long may be a whole file in one JSON array.
+    fn explain(&self, bad: BadRow) -> BadRow {
+        match self.format == Format::Jsonl && self.lines.begins_with(b'[') {
+            true => BadRow {
+                what: jsonl::ARRAY.into(),
+                ..bad
+            },
+            false => bad,
+        }
+    }
+}
