@@ -22,6 +22,8 @@ use std::path::PathBuf;
 /// FILE is `-` or a name that ends in .jsonl (one object per line, {"key": "...", "text": "..."} or {"key": "...",
 /// "vector": [...]}), .tsv (key TAB text), .txt (one text per line; the key is the line's number, from 1), .npy, .fvecs or
 /// .fbin (vectors; keys are row numbers, from 0, or come from --keys). With several numbered files keys are FILESTEM:N.
+/// Any of them, and standard input, may be compressed by gzip or zstd: the first bytes tell, and .gz or .zst after the
+/// extension changes nothing.
 ///
 /// A key that comes twice in one run is an error, which names both places: --skip-bad keeps the first row, --replace the
 /// last. To tell, a run remembers about 24 bytes for each row with a key of its own, one bit for each numbered row of
@@ -30,8 +32,8 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   mopqdb insert my.db articles.jsonl
-  mopqdb insert my.db dump.jsonl --key-field id --text-field body --ignore-unknown
-  zcat dump.jsonl.gz | mopqdb insert my.db -
+  mopqdb insert my.db dump.jsonl.zst --key-field id --text-field body --ignore-unknown
+  curl https://example.com/dump.jsonl.gz | mopqdb insert my.db -
   mopqdb insert vectors.db base.npy --keys ids.txt
   mopqdb insert my.db titles.txt --replace         # line 7 may differ from what `7` was")]
 pub struct Insert {

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use mopqdb::vectors::VectorFormat;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -22,8 +22,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format that the extension names.
+    /// Returns the format that the extension names; that of `rows.jsonl.gz` is JSONL.
     pub fn of(path: &Path) -> Option<Self> {
+        let path = without_compression(path);
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match extension.as_str() {
             "jsonl" | "ndjson" | "json" => Self::Jsonl,
@@ -48,5 +49,14 @@ impl Format {
             Self::Fbin => Some(VectorFormat::Fbin),
             _ => None,
         }
+    }
+}
+
+/// Returns the path without `.gz` or `.zst` at its end. Whether the file is compressed is told by its bytes alone.
+pub(super) fn without_compression(path: &Path) -> PathBuf {
+    let extension = path.extension().map(|e| e.to_ascii_lowercase());
+    match extension.as_ref().and_then(|e| e.to_str()) {
+        Some("gz" | "zst") => path.with_extension(""),
+        _ => path.to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! `--keys FILE`: one key per line, for files whose rows have none.
 
 use super::open::open_lines;
-use super::{BadRow, Lines, Places, Source};
+use super::{BadRow, Format, Lines, Places, Source};
 use anyhow::Result;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ impl KeyFile {
     pub fn open(path: &Path) -> Result<Self> {
         let source = Source::File(path.to_owned());
         Ok(Self {
-            lines: open_lines(&source)?,
+            lines: open_lines(&source, Format::Txt)?,
         })
     }
 

@@ -1,8 +1,9 @@
-//! Rows in files: JSONL, TSV, TXT and vectors, read one row at a time so that memory stays flat.
+//! Rows in files: JSONL, TSV, TXT and vectors, compressed or not, read one row at a time so that memory stays flat.
 //!
 //! A row that can't be taken is a [`BadRow`] with its file and line; the reader goes on after it, so that the caller
 //! chooses between stopping and skipping.
 
+mod compression;
 mod fields;
 mod format;
 mod json;

@@ -1,14 +1,15 @@
 //! Opening files of rows: which reader a file gets.
 
+use super::compression::Decompressed;
 use super::texts::TextRows;
 use super::vectors::VectorRows;
 use super::{Fields, Format, Lines, Places, RowReader, Source};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use mopqdb::vectors::{VectorFormat, VectorReader};
 use std::io::BufReader;
 use std::path::Path;
 
-/// Bytes read at once.
+/// Decompressed bytes read at once.
 const CHUNK: usize = 256 << 10;
 
 /// Rows that were asked for: where they are, and in which format.
@@ -54,7 +55,7 @@ pub fn open(input: &Input, several: bool, fields: &Fields) -> Result<Box<dyn Row
             number: 0,
         }),
         None => Box::new(TextRows {
-            lines: open_lines(&input.source)?,
+            lines: open_lines(&input.source, input.format)?,
             format: input.format,
             fields: fields.clone(),
             prefix,
@@ -62,19 +63,24 @@ pub fn open(input: &Input, several: bool, fields: &Fields) -> Result<Box<dyn Row
     })
 }
 
-/// Opens lines.
-pub(super) fn open_lines(source: &Source) -> Result<Lines> {
-    let bytes = Box::new(BufReader::with_capacity(CHUNK, source.open()?.bytes));
+/// Opens lines, decompressed if need be.
+pub(super) fn open_lines(source: &Source, format: Format) -> Result<Lines> {
+    let bytes = Decompressed::new(source.open()?.bytes, format);
+    let bytes = Box::new(BufReader::with_capacity(CHUNK, bytes));
     Ok(Lines::new(source.name(), bytes))
 }
 
 fn open_vectors(input: &Input, format: VectorFormat) -> Result<VectorReader> {
     let name = input.source.name();
     let raw = input.source.open()?;
-    let bytes = Box::new(BufReader::with_capacity(CHUNK, raw.bytes));
+    let mut bytes = Decompressed::new(raw.bytes, input.format);
+    let compressed = bytes
+        .is_compressed()
+        .with_context(|| format!("reading {name}"))?;
+    let bytes = Box::new(BufReader::with_capacity(CHUNK, bytes));
     let reader = VectorReader::from_reader(name, bytes, format)?;
-    // A file that was cut off is refused before a row is read.
-    if let Some(length) = raw.length {
+    // A file that was cut off is refused before a row is read. How long a compressed one will be is not known.
+    if let Some(length) = raw.length.filter(|_| !compressed) {
         reader.check_length(length)?;
     }
     Ok(reader)

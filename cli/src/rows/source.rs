@@ -1,5 +1,6 @@
 //! Where rows come from: a file or standard input.
 
+use super::format::without_compression;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::Read;
@@ -38,11 +39,11 @@ impl Source {
         }
     }
 
-    /// Returns the name of the file without its directory and its extension: of `d/x.jsonl` that is `x`.
+    /// Returns the name of the file without its directory and its extensions: of `d/x.jsonl.gz` that is `x`.
     pub(super) fn stem(&self) -> String {
         match self {
             Self::Stdin => "stdin".into(),
-            Self::File(path) => path
+            Self::File(path) => without_compression(path)
                 .file_stem()
                 .unwrap_or_default()
                 .to_string_lossy()

@@ -121,6 +121,22 @@ fn a_format_that_can_not_be_told_is_asked_for() {
 }
 
 #[test]
+fn extensions_of_compression_change_neither_format_nor_stem() {
+    for (name, format) in [
+        ("A.JSONL.GZ", Some(Format::Jsonl)),
+        ("x.y.npy.zst", Some(Format::Npy)),
+        ("x.gz", None),
+        ("gz", None),
+        ("x.txt.xz", None),
+        ("x.txt.gz.zst", None),
+    ] {
+        assert_eq!(Format::of(Path::new(name)), format, "{name}");
+    }
+    let rows = plain(rows_of("d.part.txt.gz", b"one", None, true));
+    assert_eq!(rows, [Row::text("d.part:1", "one")]);
+}
+
+#[test]
 fn an_array_that_is_longer_than_a_line_may_be_is_told_as_one() {
     let bytes = Cursor::new([&b"[{"[..], &[b'x'; 2000]].concat());
     let mut rows = texts::TextRows {

@@ -1,5 +1,6 @@
 //! The program, driven as a user would: real processes, real files, a real terminal.
 
+mod compressed;
 mod evaluating;
 mod exporting;
 mod inserting;

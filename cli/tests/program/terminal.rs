@@ -53,7 +53,7 @@ fn a_terminal_sees_progress_with_rows_a_second_and_a_pipe_does_not() {
 }
 
 #[test]
-fn rows_are_counted_where_nobody_knows_how_many_there_are() {
+fn rows_are_counted_where_nobody_knows_how_many_there_are_and_a_compressed_array_says_it() {
     let dir = tempfile::tempdir().unwrap();
     let rows: String = (0..60_000)
         .map(|n| format!("{{\"key\":\"{n}\",\"vector\":[{n},1,2,3]}}\n"))
@@ -68,6 +68,15 @@ fn rows_are_counted_where_nobody_knows_how_many_there_are() {
     );
     assert!(
         seen.contains(" rows, ") && seen.contains("rows/s"),
+        "{seen:?}"
+    );
+
+    data(&dir.path().join("y.npy"), 1, 60_000, 48);
+    let packed = zstd::encode_all(&std::fs::read(dir.path().join("y.npy")).unwrap()[..], 1);
+    std::fs::write(dir.path().join("y.npy.zst"), packed.unwrap()).unwrap();
+    let seen = on_a_terminal(dir.path(), "insert y.db y.npy.zst --no-auto").unwrap();
+    assert!(
+        seen.contains("inserting [") && seen.contains("/60,000 rows"),
         "{seen:?}"
     );
 }

@@ -43,14 +43,27 @@ fn rows(input: &Input, bytes: &[u8]) {
     let newlines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
     let mut reader = open(input, false, &Fields::default()).unwrap();
     let (mut read, mut bad) = (0, 0);
-    while let Some(row) = reader.next_row().expect("the file is there") {
+    // Compressed bytes may be damaged, and hold more than they are.
+    let compressed = matches!(
+        bytes,
+        [0x1f, 0x8b, ..] | [0x28, 0xb5, ..] | [0x50..=0x5f, 0x2a, ..]
+    );
+    loop {
+        let row = match reader.next_row() {
+            Ok(Some(row)) => row,
+            Ok(None) => break,
+            Err(error) => {
+                assert!(compressed, "the file is there: {error:#}");
+                return;
+            }
+        };
         match row {
             Ok(row) => {
                 read += 1;
                 // What is let through is what the engine takes.
                 assert!(!row.row.key.is_empty() && row.row.key.len() <= mopqdb::MAX_KEY);
                 match &row.row.value {
-                    Value::Text(text) => assert!(text.len() <= bytes.len()),
+                    Value::Text(text) => assert!(compressed || text.len() <= bytes.len()),
                     Value::Vector(vector) => {
                         assert!(!vector.is_empty() && vector.iter().all(|x| x.is_finite()));
                     }
@@ -62,7 +75,10 @@ fn rows(input: &Input, bytes: &[u8]) {
             }
         }
     }
-    assert!(read + bad <= newlines + 1, "one row per line at most");
+    assert!(
+        compressed || read + bad <= newlines + 1,
+        "one row per line at most"
+    );
     // Under a small cap the lines that are too long are said, and the others are the same.
     let source = BufReader::with_capacity(7, std::io::Cursor::new(bytes.to_vec()));
     let mut capped = Lines::with_longest("rows", Box::new(source), 16);
