@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Make a segment of the rows that are in the log only
 ///
-/// Happens by itself as the log grows; a sealed database opens faster.
+/// Happens by itself as the log grows, and at the end of an insert that leaves a large log. A sealed database opens faster.
 #[derive(Debug, Args)]
 pub struct Seal {
     /// The database

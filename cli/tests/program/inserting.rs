@@ -402,3 +402,44 @@ fn of_two_rows_with_one_key_skip_bad_keeps_the_first_and_replace_the_last() {
     run(dir, &["insert", "x.db", "rows.jsonl", "--replace"]).ok();
     assert_eq!(run(dir, &["get", "x.db", "a"]).ok(), "a\t[0, 1]\n");
 }
+
+/// The rows that are in the log only, which each process that opens the database has to go through.
+fn in_the_log(dir: &Path, db: &str) -> u64 {
+    run(dir, &["stats", db, "--json"]).json()[0]["tail_rows"]
+        .as_u64()
+        .unwrap()
+}
+
+#[test]
+fn a_large_log_is_sealed_at_the_end_and_small_ones_wait_for_more() {
+    let dir = dir();
+    let dir = dir.path();
+    // 9 MB of vectors; 70,000 rows of little; a few rows.
+    data(&dir.join("large.npy"), 1, 18_000, 128);
+    data(&dir.join("many.npy"), 1, 70_000, 2);
+    data(&dir.join("small.npy"), 1, 9000, 128);
+    data(&dir.join("more.npy"), 2, 9000, 128);
+    let insert = |db: &str, file: &str| {
+        run(dir, &["insert", db, file, "--no-auto"]).ok();
+        in_the_log(dir, db)
+    };
+    assert_eq!(insert("large.db", "large.npy"), 0);
+    assert_eq!(insert("many.db", "many.npy"), 0);
+    assert_eq!(insert("small.db", "small.npy"), 9000);
+    run(dir, &["insert", "small.db", "more.npy", "small.npy"]).ok();
+    assert_eq!(in_the_log(dir, "small.db"), 0, "it is the log that counts");
+    assert_eq!(
+        insert("small.db", "small.npy"),
+        0,
+        "nothing new, nothing to seal"
+    );
+
+    // Before a bad row too.
+    let mut lines: String = (0..70_000)
+        .map(|n| format!("{{\"key\":\"{n}\",\"vector\":[{n},1]}}\n"))
+        .collect();
+    lines.push_str("[]\n");
+    let said = run_with(dir, &["insert", "bad.db", "--ack"], lines).failed(1);
+    assert!(said.contains("inserted 70,000 rows"), "{said}");
+    assert_eq!(in_the_log(dir, "bad.db"), 0);
+}

@@ -52,6 +52,10 @@ impl<'a> Run<'a> {
             ));
         }
         let outcome = self.rows(&database, &progress, feed, first);
+        // Who has asked it to stop is not kept waiting.
+        if !stop::asked() {
+            seal(&database, &progress);
+        }
         drop(progress);
         self.tell(&database, &outcome)?;
         database.close()?;
@@ -172,5 +176,16 @@ impl<'a> Run<'a> {
             );
         }
         Ok(())
+    }
+}
+
+/// Seals what this run and earlier ones have left in the log, if that is much: whoever reads the database next would go
+/// through it row by row. The rows are durable whatever comes of it.
+fn seal(database: &Database, progress: &Progress) {
+    if let Err(error) = database.seal_if_large() {
+        progress.say(&format!(
+            "mopqdb: all rows are durable, but they could not be sealed, and the database opens slowly until they are \
+             (`mopqdb seal DB`): {error}"
+        ));
     }
 }
