@@ -70,6 +70,9 @@ pub struct Insert {
     /// Do not advise `mopqdb train` when there are 65,536 rows or more and no quantizer
     #[arg(long)]
     no_auto: bool,
+    /// Seconds to wait while another process writes to the database; 0: fail at once, with exit code 4
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    wait: u64,
 }
 
 impl Insert {

@@ -15,3 +15,4 @@ mod retraining;
 mod support;
 mod terminal;
 mod texts;
+mod waiting;
