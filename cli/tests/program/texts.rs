@@ -344,3 +344,35 @@ fn a_bundle_with_another_encoder_is_added_and_switched_to_and_back() {
     run(dir, &["models", "add", "z.db", "int8"]).failed(3);
     assert_eq!(methods(dir, "z.db"), [("exact".into(), true)]);
 }
+
+#[test]
+fn texts_come_from_a_field_of_another_name_and_from_compressed_files() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let Some(()) = database(dir) else { return };
+    let zst = |name: &str, text: &str| {
+        let bytes = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        std::fs::write(dir.join(name), bytes).unwrap();
+    };
+    zst(
+        "p.jsonl.zst",
+        "{\"id\": 7, \"body\": \"whales sing\", \"text\": \"not this\"}\n",
+    );
+    let named = ["--key-field", "id", "--text-field", "body"];
+    let arguments = [&["insert", "x.db", "p.jsonl.zst"], &named[..]].concat();
+    let said = run(dir, &arguments).failed(1);
+    assert!(
+        said.contains("p.jsonl.zst:1: has the field \"text\""),
+        "{said}"
+    );
+    run(dir, &[&arguments[..], &["--ignore-unknown"]].concat()).ok();
+    assert_eq!(run(dir, &["get", "x.db", "7"]).ok(), "7\twhales sing\n");
+
+    zst("t.tsv.zst", "k\tcrabs walk\n");
+    zst("u.txt.zst", "crabs run\n");
+    run(dir, &["insert", "x.db", "t.tsv.zst", "u.txt.zst"]).ok();
+    assert_eq!(
+        run(dir, &["get", "x.db", "k", "u:1"]).ok(),
+        "k\tcrabs walk\nu:1\tcrabs run\n"
+    );
+}
