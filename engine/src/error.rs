@@ -165,6 +165,14 @@ impl Error {
         }))
     }
 
+    /// A directory that holds no database.
+    pub(crate) fn not_a_database(dir: impl Into<PathBuf>) -> Self {
+        Self::Incompatible {
+            path: dir.into(),
+            what: "not a mopqdb database; `mopqdb create` makes one".into(),
+        }
+    }
+
     /// Input that can't be accepted, with what to do instead.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())

@@ -111,6 +111,7 @@ impl Reading {
                 manifest::Found::Absent => {}
             }
         }
+        self.layout.expect_folders()?;
         self.damaged(Error::corrupt(&dir, "record", 0, "no manifest is whole"))?;
         Ok(None)
     }

@@ -40,7 +40,10 @@ impl Layout {
     pub fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
         let layout = Self::new(dir);
         match fs::metadata(&layout.dir) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Below a file there is nothing either.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
                 return Err(Error::NotFound { path: layout.dir });
             }
             Ok(found) if !found.is_dir() => {
@@ -77,6 +80,14 @@ impl Layout {
             }
         }
         Ok(layout)
+    }
+
+    /// Refuses a directory that was never a database: it has not even the folders that rows are in.
+    pub fn expect_folders(&self) -> Result<()> {
+        match self.segments().is_dir() && self.logs().is_dir() {
+            true => Ok(()),
+            false => Err(Error::not_a_database(&self.dir)),
+        }
     }
 
     /// The directory itself: manifests are in it.

@@ -76,10 +76,7 @@ pub fn read(files: &dyn Files, dir: &Path, generation: Generation) -> Result<Fou
 pub fn newest(files: &dyn Files, dir: &Path) -> Result<VersionRecord> {
     let Some(&generation) = generations(files, dir)?.last() else {
         creation::refuse_unfinished(files, dir)?;
-        return Err(Error::Incompatible {
-            path: dir.into(),
-            what: "not a mopqdb database: no manifest in it; `mopqdb create` makes one".into(),
-        });
+        return Err(Error::not_a_database(dir));
     };
     match read(files, dir, generation)? {
         Found::Record(record) => Ok(*record),

@@ -51,10 +51,7 @@ impl Store {
         let layout = Layout::existing(dir)?;
         creation::refuse_unfinished(&*files, dir)?;
         if !layout.segments().is_dir() {
-            return Err(Error::Incompatible {
-                path: dir.into(),
-                what: "not a mopqdb database; `mopqdb create` makes one".into(),
-            });
+            return Err(Error::not_a_database(dir));
         }
         let lock = FileLock::acquire(&layout.lock())?;
         // A creation that was stopped after its last step. From here on there may be rows.

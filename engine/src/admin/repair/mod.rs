@@ -90,12 +90,7 @@ pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired
     let layout = Layout::existing(dir.as_ref())?;
     // A part of a copy is not a damaged database: what is missing is where it was copied from.
     creation::refuse_unfinished(&Disk::default(), layout.dir())?;
-    if !layout.segments().is_dir() || !layout.logs().is_dir() {
-        return Err(Error::Incompatible {
-            path: layout.dir().into(),
-            what: "not a mopqdb database".into(),
-        });
-    }
+    layout.expect_folders()?;
     let disk: Arc<dyn Files> = Arc::new(Disk::default());
     let mut repair = Repair {
         reserve: Arc::new(Reserve::find(&disk, &layout)),
