@@ -13,6 +13,7 @@ use crate::rebuild::{self, RebuildOptions, Rebuilt};
 use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
 use crate::snapshot::Snapshot;
 use crate::version::creation;
+use crate::watch::Watch;
 use crate::write::{Compacted, Store};
 use std::path::Path;
 use std::sync::Arc;
@@ -111,6 +112,16 @@ impl Database {
     /// Deletes the rows with these keys; returns how many there were. Durable and atomic as [`insert`](Self::insert).
     pub fn delete(&self, keys: &[&str]) -> Result<u64> {
         self.store.delete(keys)
+    }
+
+    /// Deletes the rows whose key begins with `prefix`, in batches in the order in which the rows were accepted; returns
+    /// how many there were. The empty prefix means every row. Rows that others insert meanwhile under new keys stay.
+    ///
+    /// Each batch is durable and atomic as in [`delete`](Self::delete). After an error or a crash the oldest of the rows
+    /// are deleted and the others are there; the same call again deletes those. `watch` counts deleted rows, after each
+    /// batch.
+    pub fn delete_prefix(&self, prefix: &str, watch: &Watch) -> Result<u64> {
+        self.store.delete_prefix(prefix, watch)
     }
 
     /// The row with this key.

@@ -1,9 +1,11 @@
 //! The one error of the engine: few variants, by what a caller can do about them.
 
-use crate::layout::PREPARE_LOCK;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The file whose lock a rebuild holds while it prepares; the message of [`Error::Locked`] tells the two locks apart.
+pub(crate) const PREPARE_LOCK: &str = "prepare.lock";
 
 /// What every fallible function of the engine returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -163,6 +163,40 @@ impl Snapshot {
         Ok(vector)
     }
 
+    /// Calls `each` with the key of every living row that begins with `prefix`, in the order in which the rows were
+    /// accepted. The empty prefix means every row. Memory does not grow with the number of rows.
+    ///
+    /// ```
+    /// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("colours.db");
+    /// let db = Database::create(&path, &CreateOptions::vectors(1, Metric::Ip), Options::default())?;
+    /// db.insert(&[Row::vector("warm/red", [1.0]), Row::vector("cold/blue", [2.0])])?;
+    /// let mut warm = Vec::new();
+    /// db.snapshot().for_each_key("warm/", |key| {
+    ///     warm.push(key.to_owned());
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(warm, ["warm/red"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if a block of keys is damaged, and what `each` returns.
+    pub fn for_each_key(
+        &self,
+        prefix: &str,
+        mut each: impl FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        /// Bytes of keys of a segment that stay in memory.
+        const RESIDENT: usize = 8 << 20;
+        for part in self.parts() {
+            part.for_each_key(prefix, RESIDENT, |_, key| each(key))?;
+        }
+        Ok(())
+    }
+
     /// Calls `each` with every living row, in `Seq` order. The vector is the stored one, widened.
     pub fn for_each_row(&self, mut each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let mut vector = Vec::with_capacity(self.model.dim());

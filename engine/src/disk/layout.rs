@@ -1,6 +1,6 @@
 //! Where things are in a database's directory.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, PREPARE_LOCK, Result};
 use crate::ids::ModelId;
 use std::fs;
 use std::io::ErrorKind;
@@ -15,9 +15,6 @@ pub const RECORDS: [&str; 5] = [
     "result.json",
     "last.safetensors",
 ];
-
-/// The name of the lock of the one process that prepares a rebuild.
-pub const PREPARE_LOCK: &str = "prepare.lock";
 
 /// The paths of a database.
 #[derive(Debug, Clone)]

@@ -136,25 +136,54 @@ impl<'a> Part<'a> {
     pub(crate) fn mask(self, filter: &Filter) -> Result<Vec<u64>> {
         let mut words = vec![0; self.len().div_ceil(64)];
         let mut set = |row: RowId| words[row.0 as usize / 64] |= 1 << (row.0 % 64);
-        match (filter, self) {
-            (Filter::Keys(keys), _) => {
+        match filter {
+            Filter::Keys(keys) => {
                 for key in keys {
                     self.find(KeyHash::of(key), key)?
                         .into_iter()
                         .for_each(&mut set);
                 }
             }
-            (Filter::Prefix(prefix), Self::Segment(view)) => {
-                let rows = view.sealed.rows.rows_with_prefix(prefix)?;
-                rows.into_iter()
-                    .filter(|&row| view.live.contains(row))
-                    .for_each(set);
-            }
-            (Filter::Prefix(prefix), Self::Run(view)) => (view.live.iter())
-                .filter(|&row| view.run.key(row).starts_with(prefix.as_str()))
-                .for_each(set),
+            Filter::Prefix(prefix) => self.for_each_key(prefix, usize::MAX, |row, _| {
+                set(row);
+                Ok(())
+            })?,
         }
         Ok(words)
+    }
+
+    /// Calls `each` with the key of every living row that begins with `prefix`, in `Seq` order. Of a segment at most
+    /// about `resident` bytes stay in memory.
+    pub(crate) fn for_each_key(
+        self,
+        prefix: &str,
+        resident: usize,
+        mut each: impl FnMut(RowId, &str) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Segment(view) => {
+                let rows = &view.sealed.rows;
+                let mut pages = view.sealed.read_once(resident);
+                for block in 0..rows.key_blocks() {
+                    let bytes = rows.keys_of_block(block, prefix, |row, key| {
+                        match view.live.contains(row) {
+                            true => each(row, key),
+                            false => Ok(()),
+                        }
+                    })?;
+                    pages.passed(bytes);
+                }
+            }
+            Self::Run(view) => {
+                for row in view.live.iter() {
+                    let key = view.run.key(row);
+                    if key.starts_with(prefix) {
+                        each(row, key)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Calls `each` with every living row, in `Seq` order. Of a segment at most about `resident` bytes stay in memory.

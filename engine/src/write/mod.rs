@@ -8,6 +8,7 @@
 
 mod commit;
 mod compact;
+mod delete_prefix;
 mod group;
 mod living;
 mod open;

@@ -157,19 +157,23 @@ impl Keys {
         .map_err(|what| file.wrong(self.keys.wrong(block.at, what)))
     }
 
-    /// Rows whose key begins with `prefix`, in order: reads all keys.
-    pub(super) fn with_prefix(&self, file: &SegmentFile, prefix: &str) -> Result<Vec<RowId>> {
-        let mut rows = Vec::new();
-        for index in 0..self.blocks() {
-            let block = self.block(file, index)?;
-            for row in 0..block.count {
-                let key = strings::bytes_at(block.bytes, block.count as usize, row as usize)
-                    .map_err(|what| file.wrong(self.keys.wrong(block.at, what)))?;
-                if key.starts_with(prefix.as_bytes()) {
-                    rows.push(RowId(block.first + row));
-                }
+    /// Calls `each` with the rows of a block whose key begins with `prefix`, in order. Returns how many bytes were read.
+    pub(super) fn with_prefix(
+        &self,
+        file: &SegmentFile,
+        index: usize,
+        prefix: &str,
+        mut each: impl FnMut(RowId, &str) -> Result<()>,
+    ) -> Result<usize> {
+        let block = self.block(file, index)?;
+        for row in 0..block.count {
+            let key = strings::bytes_at(block.bytes, block.count as usize, row as usize)
+                .map_err(|what| file.wrong(self.keys.wrong(block.at, what)))?;
+            if key.starts_with(prefix.as_bytes()) {
+                let row = block.first + row;
+                each(RowId(row), self.in_block(file, block, row)?)?;
             }
         }
-        Ok(rows)
+        Ok(block.bytes.len())
     }
 }

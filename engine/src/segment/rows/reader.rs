@@ -128,7 +128,29 @@ impl RowsFile {
 
     /// The rows whose key begins with `prefix`, in order. Reads all keys.
     pub fn rows_with_prefix(&self, prefix: &str) -> Result<Vec<RowId>> {
-        self.keys.with_prefix(&self.file, prefix)
+        let mut rows = Vec::new();
+        for index in 0..self.key_blocks() {
+            self.keys_of_block(index, prefix, |row, _| {
+                rows.push(row);
+                Ok(())
+            })?;
+        }
+        Ok(rows)
+    }
+
+    /// Returns the number of blocks that the keys are read in.
+    pub fn key_blocks(&self) -> usize {
+        self.keys.blocks()
+    }
+
+    /// Calls `each` with the rows of a block whose key begins with `prefix`, in order. Returns how many bytes were read.
+    pub fn keys_of_block(
+        &self,
+        index: usize,
+        prefix: &str,
+        each: impl FnMut(RowId, &str) -> Result<()>,
+    ) -> Result<usize> {
+        self.keys.with_prefix(&self.file, index, prefix, each)
     }
 
     /// The key of a row.
