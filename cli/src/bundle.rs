@@ -1,5 +1,7 @@
 //! `mopqdb bundle`: wrap an encoder of one's own, make its int8 variant, see what is in a bundle.
 
+use crate::out::Out;
+use crate::settings::Settings;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use mopqdb::Metric;
@@ -118,19 +120,19 @@ struct Show {
 }
 
 impl BundleCommand {
-    /// Does what was asked for; `threads` 0 means all.
-    pub fn run(self, json: bool, threads: usize) -> Result<()> {
+    /// Does what was asked for.
+    pub fn run(self, settings: &Settings) -> Result<()> {
         let report = match self.action {
             Action::Make(make) => make.run()?,
-            Action::Quantize(quantize) => quantize.run(threads)?,
+            Action::Quantize(quantize) => quantize.run(settings.threads)?,
             Action::Show(show) => show.run()?,
         };
-        if json {
-            println!("{report}");
-        } else {
-            print_lines(&report);
+        let mut out = Out::new(settings);
+        match out.is_json() {
+            true => out.object(&report)?,
+            false => print_lines(&report, &mut out)?,
         }
-        Ok(())
+        out.flush()
     }
 }
 
@@ -305,8 +307,8 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// A line a field, nested ones with their path.
-fn print_lines(report: &Value) {
-    fn lines(path: &str, value: &Value) {
+fn print_lines(report: &Value, out: &mut Out) -> Result<()> {
+    fn lines(path: &str, value: &Value, out: &mut Out) -> Result<()> {
         match value {
             Value::Object(fields) => {
                 for (name, value) in fields {
@@ -315,13 +317,14 @@ fn print_lines(report: &Value) {
                     } else {
                         format!("{path}.{name}")
                     };
-                    lines(&path, value);
+                    lines(&path, value, out)?;
                 }
+                Ok(())
             }
-            Value::Null => {}
-            Value::String(text) => println!("{path:<24} {text}"),
-            other => println!("{path:<24} {other}"),
+            Value::Null => Ok(()),
+            Value::String(text) => out.line(format!("{path:<24} {text}")),
+            other => out.line(format!("{path:<24} {other}")),
         }
     }
-    lines("", report);
+    lines("", report, out)
 }

@@ -1,5 +1,6 @@
 //! Exit codes, and errors in words: what happened, then what to do next.
 
+use crate::out::say;
 use mopqdb::Error;
 use std::fmt;
 use std::io::ErrorKind;
@@ -99,7 +100,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(Child(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    eprintln!("mopqdb: {}", in_words(error));
+    say(in_words(error));
     if let Some(advice) = advice(error) {
         eprintln!("        {advice}");
     }

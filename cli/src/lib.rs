@@ -6,6 +6,7 @@ mod bundle;
 pub mod commands;
 pub mod exit;
 pub mod help;
+mod json;
 pub mod out;
 pub mod pairs;
 pub mod progress;
@@ -13,6 +14,7 @@ pub mod rows;
 pub mod settings;
 mod setup;
 pub mod stop;
+pub mod visible;
 
 use clap::Parser;
 use commands::Command;
@@ -35,13 +37,25 @@ pub fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }
 
+/// Help and version are no errors: clap prints them on stdout and gives 0 for them. What it quotes of the command line may
+/// come from a file (`mopqdb get my.db $(cat keys)`), and is printed plain if a terminal would act on it.
+fn print_usage(error: &clap::Error) {
+    let plain = error.to_string();
+    if plain.contains(|c| c != '\n' && visible::acts(c)) {
+        plain
+            .lines()
+            .for_each(|line| eprintln!("{}", visible::visible(line)));
+    } else {
+        let _ = error.print();
+    }
+}
+
 /// Parses, runs, and tells the outcome by the exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors: clap prints them on stdout and gives 0 for them.
-            let _ = error.print();
+            print_usage(&error);
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE));
         }
     };

@@ -1,10 +1,21 @@
-//! Results on stdout: JSON where asked for, a table that fits on a terminal, tab-separated fields in a pipe.
+//! Results on stdout: JSON where asked for, a table that fits on a terminal, tab-separated fields in a pipe. Messages on
+//! stderr.
+//!
+//! A terminal gets [visible] text only. A pipe gets the data as they are, but one row is one line, whatever is in it.
 
+use crate::json;
 use crate::settings::Settings;
+use crate::visible::visible;
 use anyhow::Result;
 use console::{Alignment, Term, measure_text_width, pad_str, truncate_str};
 use serde::Serialize;
+use std::fmt::Display;
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
+
+/// Prints a message on stderr, on one line: it may quote keys, paths and what other programs said.
+pub fn say(message: impl Display) {
+    eprintln!("mopqdb: {}", visible(&message.to_string()));
+}
 
 /// Where results go.
 #[derive(Debug)]
@@ -40,18 +51,27 @@ impl Out {
         self.width.is_some()
     }
 
-    /// A line as it is.
+    /// A line, whatever is in it.
     pub fn line(&mut self, line: impl AsRef<str>) -> Result<()> {
-        Ok(writeln!(self.stdout, "{}", line.as_ref())?)
+        let line = line.as_ref();
+        let line = match self.is_terminal() {
+            true => visible(line),
+            false if line.contains(['\n', '\r']) => {
+                line.replace('\n', "\\n").replace('\r', "\\r").into()
+            }
+            false => line.into(),
+        };
+        Ok(writeln!(self.stdout, "{line}")?)
     }
 
     /// An object on a line of its own.
     pub fn object(&mut self, object: &impl Serialize) -> Result<()> {
-        serde_json::to_writer(&mut self.stdout, object).map_err(std::io::Error::from)?;
+        json::write(&mut self.stdout, object)?;
         Ok(writeln!(self.stdout)?)
     }
 
-    /// Rows of cells: aligned and cut to the width on a terminal, one line and tabs in a pipe.
+    /// Rows of cells below their header, if they have one: aligned and cut to the width on a terminal, one line and
+    /// tabs in a pipe.
     pub fn table(&mut self, table: &Table) -> Result<()> {
         match self.width {
             Some(width) => write!(self.stdout, "{}", table.for_terminal(width))?,
@@ -97,9 +117,15 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// The names of the columns, unless none has one.
+    fn header(&self) -> Option<&Vec<String>> {
+        let named = self.headers.iter().any(|header| !header.is_empty());
+        named.then_some(&self.headers)
+    }
+
     fn for_pipe(&self) -> String {
         let mut text = String::new();
-        for row in &self.rows {
+        for row in self.header().into_iter().chain(&self.rows) {
             let cells: Vec<String> = row.iter().map(|cell| escape(cell)).collect();
             text.push_str(&cells.join("\t"));
             text.push('\n');
@@ -111,7 +137,7 @@ impl Table {
         let shown: Vec<Vec<String>> = self
             .rows
             .iter()
-            .map(|row| row.iter().map(|cell| one_line(cell)).collect())
+            .map(|row| row.iter().map(|cell| visible(cell).into_owned()).collect())
             .collect();
         let mut widths: Vec<usize> = self.headers.iter().map(|header| header.len()).collect();
         for row in &shown {
@@ -129,12 +155,7 @@ impl Table {
         widths[last] = widths[last].min(left.max(8));
 
         let mut text = String::new();
-        let has_header = self.headers.iter().any(|header| !header.is_empty());
-        for row in has_header
-            .then_some(&self.headers)
-            .into_iter()
-            .chain(&shown)
-        {
+        for row in self.header().into_iter().chain(&shown) {
             let mut line = String::new();
             for (n, cell) in row.iter().enumerate() {
                 let cut = truncate_str(cell, widths[n], "…");
@@ -165,13 +186,6 @@ pub fn escape(field: &str) -> String {
         .replace('\t', "\\t")
         .replace('\n', "\\n")
         .replace('\r', "\\r")
-}
-
-/// For a person: control characters could move the cursor, and a row is a line.
-fn one_line(cell: &str) -> String {
-    cell.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 /// 1234567 as 1,234,567.
@@ -214,11 +228,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_tabs_and_whole_texts() {
+    fn a_pipe_gets_the_header_and_tabs_and_whole_texts() {
         assert_eq!(
             hits().for_pipe(),
-            "1\t0.5\ta\ta text\\nof two lines, and long\n10\t-12.25\tключ\\t2\t漢字漢字漢字漢字\n"
+            "\tscore\tkey\ttext\n1\t0.5\ta\ta text\\nof two lines, and long\n10\t-12.25\tключ\\t2\t漢字漢字漢字漢字\n"
         );
+    }
+
+    #[test]
+    fn a_table_without_names_has_no_header() {
+        let mut table = Table::new(&[">", ""]);
+        table.row(vec!["1".into(), "a\u{1b}b\u{202e}".into()]);
+        assert_eq!(
+            table.for_pipe(),
+            "1\ta\u{1b}b\u{202e}\n",
+            "the data as they are"
+        );
+        assert_eq!(table.for_terminal(40), "1  a�b�\n");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Progress on stderr, on a terminal only: how far, how fast, how long still.
 
 use crate::stop;
+use crate::visible::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mopqdb::Watch;
 use std::time::Duration;
@@ -41,23 +42,28 @@ impl Progress {
 
     /// Shows on this bar how far the engine's work has come, and stops it when the user asks for that.
     pub fn watch(&self) -> Watch {
-        let bar = self.bar.clone();
         Watch::new()
-            .on_progress(move |now| {
-                bar.set_length(now.total);
-                bar.set_position(now.done);
-            })
+            .on_progress(self.shown())
             .stop_when(stop::flag())
+    }
+
+    /// What shows the engine's progress on this bar.
+    pub fn shown(&self) -> impl Fn(mopqdb::Progress) + Send + Sync + 'static {
+        let bar = self.bar.clone();
+        move |now| {
+            bar.set_length(now.total);
+            bar.set_position(now.done);
+        }
     }
 
     /// What stands behind the numbers.
     pub fn note(&self, note: impl Into<String>) {
-        self.bar.set_message(format!(", {}", note.into()));
+        self.bar.set_message(format!(", {}", visible(&note.into())));
     }
 
     /// Prints a line above the bar.
     pub fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| eprintln!("{}", visible(line)));
     }
 }
 

@@ -1,5 +1,7 @@
 //! `mopqdb setup`: the encoder library and the default model, for people without a checkout.
 
+use crate::out::Out;
+use crate::settings::Settings;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use mopqdb::Error;
@@ -37,7 +39,7 @@ pub struct Setup {
 
 impl Setup {
     /// Fetches what is missing and makes the default bundle.
-    pub fn run(self, json: bool) -> Result<()> {
+    pub fn run(self, settings: &Settings) -> Result<()> {
         let dir = match self.dir {
             Some(dir) => dir,
             None => {
@@ -54,22 +56,22 @@ impl Setup {
             let made = make_default_bundle(&dir.join("model"), &dir.join("bundles/default"))?;
             bundle = Some((made.model_id().short(), made.dir().to_path_buf()));
         }
-        if json {
+        let mut out = Out::new(settings);
+        if out.is_json() {
             let (model, path) = bundle.unzip();
-            println!(
-                "{}",
-                serde_json::json!({"dir": dir, "model": model, "bundle": path})
-            );
+            out.object(&serde_json::json!({"dir": dir, "model": model, "bundle": path}))?;
         } else {
-            match bundle {
-                Some((model, path)) => println!(
-                    "ready: the default encoder {model} is in {}",
-                    path.display()
-                ),
-                None => println!("ready: the encoder library is in {}", dir.display()),
-            }
+            out.line(match bundle {
+                Some((model, path)) => {
+                    format!(
+                        "ready: the default encoder {model} is in {}",
+                        path.display()
+                    )
+                }
+                None => format!("ready: the encoder library is in {}", dir.display()),
+            })?;
         }
-        Ok(())
+        out.flush()
     }
 }
 

@@ -21,6 +21,7 @@ mod train;
 mod verify;
 
 use crate::settings::Settings;
+use crate::out::say;
 use anyhow::Result;
 use clap::Subcommand;
 use mopqdb::{CreateOptions, Database, Model, ModelId, Reader, Snapshot};
@@ -77,8 +78,8 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
         Command::Backup(backup) => backup.run(settings),
         Command::Export(export) => export.run(settings),
         Command::Bench(bench) => bench.run(settings),
-        Command::Bundle(bundle) => bundle.run(settings.json, settings.threads),
-        Command::Setup(setup) => setup.run(settings.json),
+        Command::Bundle(bundle) => bundle.run(settings),
+        Command::Setup(setup) => setup.run(settings),
         Command::Completions(completions) => completions.run(),
     }
 }
@@ -99,7 +100,7 @@ fn create(db: &Path, new: &CreateOptions, settings: &Settings) -> Result<Databas
 
 fn warn(database: &Database) {
     for warning in database.warnings() {
-        eprintln!("mopqdb: {warning}");
+        say(warning);
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::out::{Out, Table};
+use crate::out::{Out, Table, say};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -65,11 +65,11 @@ impl Add {
             out.object(&json!({"model": id.to_string()}))?;
         } else {
             out.line(id.to_string())?;
-            eprintln!(
-                "mopqdb: added; `mopqdb rebuild {} --model {}` switches to it",
+            say(format!(
+                "added; `mopqdb rebuild {} --model {}` switches to it",
                 self.db.display(),
                 id.short()
-            );
+            ));
         }
         out.flush()
     }
@@ -95,7 +95,7 @@ fn list(db: &Path, settings: &Settings) -> Result<()> {
         }
         return out.flush();
     }
-    let mut table = Table::new(&["", "model", "method", "codes", "made", "recall"]);
+    let mut table = Table::new(&["active", "model", "method", "codes", "made", "recall"]);
     for model in &models {
         let active = if model.active { "*" } else { "" };
         let shape = model

@@ -1,5 +1,5 @@
 use crate::exit::{Lost, Unrepaired};
-use crate::out::{Out, plural};
+use crate::out::{Out, plural, say};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
@@ -62,7 +62,7 @@ impl Repair {
 /// Lists what would be lost, and asks.
 fn agrees(repaired: &Repaired) -> Result<bool> {
     for what in &repaired.pending {
-        eprintln!("mopqdb: {what}");
+        say(what);
     }
     eprint!("Go on without it? The damaged files are kept in orphans/. [y/N] ");
     let mut answer = String::new();

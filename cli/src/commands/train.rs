@@ -2,7 +2,7 @@ mod quantize;
 mod trainer;
 
 use crate::exit::usage;
-use crate::out::Out;
+use crate::out::{Out, say};
 use crate::pairs::Columns;
 use crate::settings::Settings;
 use crate::stop;
@@ -131,11 +131,11 @@ impl Train {
                         Some(_) => "is not read",
                         None => "only measures it",
                     };
-                    eprintln!(
-                        "mopqdb: {} learns from the rows alone: {} {use_of_pairs} (`mopqdb-train --method {0}` learns a head from pairs first)",
+                    say(format!(
+                        "{} learns from the rows alone: {} {use_of_pairs} (`mopqdb-train --method {0}` learns a head from pairs first)",
                         method.name(),
                         given.display()
-                    );
+                    ));
                 }
                 let valid = pairs.map(|path| (path, &self.columns));
                 let options = self.learn_options(method);
@@ -198,10 +198,10 @@ fn tell(trained: &Trained, settings: &Settings) -> Result<()> {
         }))?,
         false => {
             out.line(trained.id.to_string())?;
-            eprintln!(
-                "mopqdb: {} from {} rows in {:.1} s; `mopqdb rebuild DB` switches to it",
+            say(format!(
+                "{} from {} rows in {:.1} s; `mopqdb rebuild DB` switches to it",
                 learned.method, learned.trained.rows, trained.seconds
-            );
+            ));
         }
     }
     out.flush()

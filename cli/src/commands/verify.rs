@@ -1,5 +1,5 @@
 use crate::exit::{Damaged, usage};
-use crate::out::{Out, plural, size};
+use crate::out::{Out, plural, say, size};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
@@ -48,7 +48,7 @@ impl Verify {
                 out.line(problem)?;
             }
             for note in &found.notes {
-                eprintln!("mopqdb: {note}");
+                say(note);
             }
             if found.is_sound() {
                 let mut words = format!(

@@ -1,0 +1,60 @@
+//! Text that others wrote, made harmless: keys, texts and paths may hold what moves a terminal's cursor, colours it, or turns
+//! the order of its characters around.
+
+use std::borrow::Cow;
+
+/// Stands for a character that is not shown.
+const REPLACEMENT: char = '\u{fffd}';
+
+/// The text as a terminal may show it, on one line: white space is a space, every other control character and every
+/// control of the writing direction is `�`.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts) {
+        return text.into();
+    }
+    text.chars().map(shown).collect::<String>().into()
+}
+
+/// Returns `true` if a terminal would act on a character instead of showing it.
+pub fn acts(c: char) -> bool {
+    c.is_control() || is_line_end(c) || turns(c)
+}
+
+fn shown(c: char) -> char {
+    match c {
+        c if !acts(c) => c,
+        '\t'..='\r' | '\u{85}' => ' ',
+        c if is_line_end(c) => ' ',
+        _ => REPLACEMENT,
+    }
+}
+
+/// The line ends that are no control characters.
+fn is_line_end(c: char) -> bool {
+    matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// The controls of the bidirectional algorithm (UAX #9): they reorder what stands beside them.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_shown_as_a_replacement_and_the_rest_as_it_is() {
+        for plain in ["", "plain", "ключ 漢字 😀 e\u{301}", "שלום", "a\u{200d}b"] {
+            assert_eq!(visible(plain), plain);
+        }
+        assert_eq!(
+            visible("a\tb\nc\r\nd\u{b}e\u{85}f\u{2028}g"),
+            "a b c  d e f g"
+        );
+        assert_eq!(visible("\u{1b}[31mred\u{7}"), "�[31mred�");
+        assert_eq!(visible("\0\u{7f}\u{9b}2J"), "���2J");
+        let turning = "\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}\u{200e}\u{200f}\u{61c}";
+        assert_eq!(visible(turning), "�".repeat(12));
+    }
+}
