@@ -7,6 +7,7 @@ pub mod commands;
 pub mod exit;
 pub mod help;
 mod json;
+mod key_lines;
 pub mod out;
 pub mod pairs;
 pub mod progress;

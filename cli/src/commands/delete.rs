@@ -1,27 +1,39 @@
-use crate::out::{Out, plural};
-use crate::rows::Lines;
+use crate::exit::usage;
+use crate::key_lines;
+use crate::out::{Out, plural, say};
+use crate::progress::Progress;
 use crate::settings::Settings;
+use crate::stop;
 use anyhow::Result;
 use clap::Args;
+use mopqdb::{Database, Watch};
 use serde_json::json;
-use std::io::BufReader;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Delete rows by key
+/// Delete rows by key, or all whose keys begin alike
 ///
 /// Keys that are not there are no error. Space is freed by compaction, which happens by itself.
+///
+/// --prefix deletes in batches, oldest row first. Each batch is durable and complete or not there at all. When the command
+/// is stopped, it prints how many rows were deleted, and the same command again deletes the others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mopqdb delete my.db doc-17 doc-18
-  mopqdb delete my.db - < keys.txt      # a key a line")]
+  mopqdb delete my.db --prefix 2023/
+  mopqdb delete my.db - < keys.txt      # one key per line, as `mopqdb keys` prints them")]
 pub struct Delete {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// Keys to delete; `-` reads them from standard input, one a line
-    #[arg(value_name = "KEY", required = true)]
+    /// Keys to delete; `-` reads them from standard input, one per line
+    #[arg(value_name = "KEY", required_unless_present = "prefix")]
     keys: Vec<String>,
+    /// Delete every row whose key begins with P, instead of single keys
+    #[arg(long, value_name = "P", conflicts_with = "keys")]
+    prefix: Option<String>,
 }
 
 /// Deleted, and durable, at once.
@@ -30,8 +42,22 @@ const BATCH: usize = 10_000;
 impl Delete {
     /// Deletes them.
     pub fn run(self, settings: &Settings) -> Result<()> {
+        match &self.prefix {
+            // Easily the value of a variable that was never set (`--prefix "$OLD"`).
+            Some(prefix) if prefix.is_empty() => Err(usage(
+                "--prefix is empty, which would delete every row; if that is what you want: `mopqdb keys DB | mopqdb delete DB -`",
+            )),
+            Some(prefix) => {
+                let database = super::open(&self.db, settings)?;
+                by_prefix(database, prefix, settings)
+            }
+            None => self.by_key(settings),
+        }
+    }
+
+    fn by_key(self, settings: &Settings) -> Result<()> {
         let keys = match &self.keys[..] {
-            [only] if only == "-" => from_stdin()?,
+            [only] if only == "-" => key_lines::from_stdin()?,
             _ => self.keys,
         };
         let database = super::open(&self.db, settings)?;
@@ -58,14 +84,38 @@ impl Delete {
     }
 }
 
-fn from_stdin() -> Result<Vec<String>> {
-    let mut lines = Lines::new("stdin", Box::new(BufReader::new(std::io::stdin())));
-    let mut keys = Vec::new();
-    while let Some(line) = lines.read()? {
-        let line = line?;
-        if !line.is_empty() {
-            keys.push(line.to_owned());
+/// Deletes and counts, also where it ends early: what was deleted until then stays deleted.
+fn by_prefix(database: Database, prefix: &str, settings: &Settings) -> Result<()> {
+    stop::listen();
+    let progress = Progress::new("deleting", "rows", Some(0));
+    let deleted = Arc::new(AtomicU64::new(0));
+    let outcome = database.delete_prefix(prefix, &counting(&progress, &deleted));
+    drop(progress);
+    let deleted = deleted.load(Ordering::Relaxed);
+    let mut out = Out::new(settings);
+    match (&outcome, out.is_json()) {
+        (_, true) => out.object(&json!({"deleted": deleted}))?,
+        (Ok(_), false) if deleted == 0 => {
+            out.line(format!("deleted 0 rows: no key begins with {prefix}"))?;
         }
+        (Ok(_), false) => out.line(format!("deleted {}", plural(deleted, "row")))?,
+        (Err(_), false) => say(format!(
+            "deleted {}, durably; no row after them, because:",
+            plural(deleted, "row")
+        )),
     }
-    Ok(keys)
+    out.flush()?;
+    database.close()?;
+    outcome.map(drop).map_err(Into::into)
+}
+
+/// Shows the progress, and keeps the count for the end.
+fn counting(progress: &Progress, deleted: &Arc<AtomicU64>) -> Watch {
+    let (shown, deleted) = (progress.shown(), Arc::clone(deleted));
+    Watch::new()
+        .on_progress(move |now| {
+            deleted.store(now.done, Ordering::Relaxed);
+            shown(now);
+        })
+        .stop_when(stop::flag())
 }

@@ -10,6 +10,7 @@ mod eval;
 mod export;
 mod get;
 mod insert;
+mod keys;
 mod models;
 mod prune;
 mod query;
@@ -38,6 +39,7 @@ pub enum Command {
     Insert(insert::Insert),
     Query(query::Query),
     Get(get::Get),
+    Keys(keys::Keys),
     Delete(delete::Delete),
     Train(train::Train),
     Rebuild(rebuild::Rebuild),
@@ -64,6 +66,7 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
         Command::Insert(insert) => insert.run(settings),
         Command::Query(query) => query.run(settings),
         Command::Get(get) => get.run(settings),
+        Command::Keys(keys) => keys.run(settings),
         Command::Delete(delete) => delete.run(settings),
         Command::Train(train) => train.run(settings),
         Command::Rebuild(rebuild) => rebuild.run(settings),

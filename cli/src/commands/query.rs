@@ -1,4 +1,5 @@
 use crate::exit::usage;
+use crate::key_lines;
 use crate::out::{Out, Table};
 use crate::rows::Lines;
 use crate::settings::Settings;
@@ -6,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use mopqdb::{Filter, Hit, QueryOptions, Reader};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -14,28 +14,32 @@ use std::sync::mpsc;
 
 /// Find the rows nearest to a text or a vector
 ///
-/// A hit a line: rank, score, key, text. In a pipe the fields are separated by tabs, whole, with tabs and line ends
-/// inside them written \t and \n; ranks begin at 1 again with each query (use --json to see which). Larger scores
-/// are better, whatever the metric.
+/// Prints one hit per line: rank, score, key, text. In a pipe the fields are separated by tabs and complete; tabs, line
+/// ends and backslashes inside them are written \t, \n, \r and \\, everything else as it is. Ranks begin at 1 again with
+/// each query (--json shows which query). On a terminal, control characters and controls of the writing direction are
+/// shown as �. Larger scores are better, whatever the metric.
+///
+/// Words are joined by a space. Words that begin with a dash follow after `--`; negative numbers need none.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  mopqdb query my.db \"how do birds navigate\"
+  mopqdb query my.db how do birds navigate
+  mopqdb query my.db -k 5 -- --json flag of curl      # a text that begins with a dash
   mopqdb query my.db --file questions.txt -k 5 --json > hits.jsonl
   mopqdb query my.db --vectors q.npy -k 100
   mopqdb query my.db \"taxes\" --prefix 2024/          # only among keys that begin so
-  some-program | mopqdb query my.db --stdin --json   # an answer a line, as the lines come")]
+  some-program | mopqdb query my.db --stdin --json   # one answer per line, as the lines come")]
 pub struct Query {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// What to search for
-    #[arg(value_name = "TEXT")]
-    text: Option<String>,
-    /// Queries, one a line
+    /// What to search for; several words are one query, with or without quotes
+    #[arg(value_name = "TEXT", allow_negative_numbers = true)]
+    text: Vec<String>,
+    /// Queries, one per line
     #[arg(long, value_name = "QUERIES.txt", conflicts_with = "text")]
     file: Option<PathBuf>,
-    /// Queries from standard input, one a line; each is answered when it has come
+    /// Queries from standard input, one per line; each is answered when it arrives
     #[arg(long, conflicts_with_all = ["text", "file"])]
     stdin: bool,
     /// Query vectors: .npy, .fvecs or .fbin
@@ -44,10 +48,10 @@ pub struct Query {
     /// How many hits
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
     k: u32,
-    /// Only among these keys, one a line
+    /// Only among these keys, one per line, as `keys` prints them
     #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
     keys_from: Option<PathBuf>,
-    /// Only among keys that begin so
+    /// Only among keys that begin with P
     #[arg(long, value_name = "P")]
     prefix: Option<String>,
 }
@@ -60,7 +64,8 @@ impl Query {
     pub fn run(self, settings: &Settings) -> Result<()> {
         let mut options = QueryOptions::top(self.k as usize);
         if let Some(path) = &self.keys_from {
-            options = options.among(Filter::Keys(keys(path)?));
+            let keys = key_lines::from_file(path)?.into_iter().collect();
+            options = options.among(Filter::Keys(keys));
         }
         if let Some(prefix) = self.prefix {
             options = options.among(Filter::Prefix(prefix));
@@ -70,7 +75,8 @@ impl Query {
             options,
             out: Out::new(settings),
         };
-        if let Some(text) = self.text {
+        let text = self.text.join(" ");
+        if !text.trim().is_empty() {
             asker.ask(&[text])?;
         } else if let Some(path) = &self.file {
             let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
@@ -89,19 +95,6 @@ impl Query {
         }
         asker.out.flush()
     }
-}
-
-fn keys(path: &Path) -> Result<BTreeSet<String>> {
-    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    let mut lines = Lines::new(path.display().to_string(), Box::new(BufReader::new(file)));
-    let mut keys = BTreeSet::new();
-    while let Some(line) = lines.read()? {
-        let line = line?;
-        if !line.is_empty() {
-            keys.insert(line.to_owned());
-        }
-    }
-    Ok(keys)
 }
 
 /// Asks a reader and prints its answers.

@@ -11,6 +11,7 @@ mod measuring;
 mod messages;
 mod querying;
 mod repairing;
+mod prefixes;
 mod retraining;
 mod support;
 mod terminal;

@@ -118,47 +118,113 @@ fn a_missing_file_is_named() {
     );
 }
 
+/// Every command that takes an existing database, but for `train` from pairs, which is the trainer's.
+const ON_A_DATABASE: &[&[&str]] = &[
+    &["query", "DB", "x"],
+    &["get", "DB", "k"],
+    &["keys", "DB"],
+    &["delete", "DB", "k"],
+    &["delete", "DB", "--prefix", "k"],
+    &["train", "DB", "--method", "opq"],
+    &["rebuild", "DB"],
+    &["rebuild", "DB", "--model", "exact"],
+    &["eval", "DB", "--pairs", "p.tsv", "--html", "page.html"],
+    &["models", "DB"],
+    &["stats", "DB"],
+    &["prune", "DB"],
+    &["prune", "DB", "--keep", "ab"],
+    &["seal", "DB"],
+    &["compact", "DB"],
+    &["verify", "DB"],
+    &["repair", "DB"],
+    &["backup", "DB", "copy.db"],
+    &["export", "DB", "out", "--format", "jsonl"],
+    &["export", "DB", "out", "--format", "jsonl", "--salvage"],
+    &["export", "DB", "out", "--format", "npy"],
+    &["bench", "DB"],
+];
+
+/// Runs each of them, which has to fail with 1 and leave nothing behind; gives the message of each.
+fn on_a_database(dir: &Path, db: &str) -> Vec<String> {
+    let before = names(dir);
+    let message = |command: &&[&str]| {
+        let given: Vec<&str> = (command.iter())
+            .map(|&word| if word == "DB" { db } else { word })
+            .collect();
+        let message = run(dir, &given).failed(1);
+        assert_eq!(names(dir), before, "{given:?} left something behind");
+        message
+    };
+    ON_A_DATABASE.iter().map(message).collect()
+}
+
+fn names(dir: &Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
 #[test]
-fn a_missing_database_and_a_directory_that_is_none_are_told_apart() {
+fn a_missing_database_is_not_found_whatever_the_command() {
     let dir = dir();
-    for command in [
-        &["query", "no.db", "x"][..],
-        &["stats", "no.db"],
-        &["get", "no.db", "k"],
-        &["models", "no.db"],
-        &["seal", "no.db"],
-        &["compact", "no.db"],
-        &["delete", "no.db", "k"],
-        &["verify", "no.db"],
-        &["prune", "no.db"],
-        &["rebuild", "no.db"],
-        &["backup", "no.db", "copy.db"],
-        &["train", "no.db", "--method", "opq"],
-    ] {
-        said(
-            &run(dir.path(), command).failed(1),
-            &["no.db: not found\n", "`mopqdb create"],
-        );
-        assert!(!dir.path().join("no.db").exists(), "{command:?} made one");
+    std::fs::write(dir.path().join("p.tsv"), "a\tb\n").unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    for db in ["no.db", "no/such.db", "file/x.db"] {
+        for message in on_a_database(dir.path(), db) {
+            said(
+                &message,
+                &[&format!("mopqdb: {db}: not found\n"), "`mopqdb create"],
+            );
+        }
     }
+    database(dir.path());
+    let arguments = [
+        "train",
+        "x.db",
+        "--method",
+        "pq",
+        "--subspaces",
+        "2",
+        "--codewords",
+        "16",
+    ];
+    let id = run(dir.path(), &arguments).ok();
+    let bundle = format!("x.db/models/{}", id.trim());
+    let message = run(dir.path(), &["models", "add", "no.db", &bundle]).failed(1);
+    said(&message, &["no.db: not found\n"]);
+}
+
+#[test]
+fn what_is_no_database_is_said_whatever_the_command() {
+    let dir = dir();
+    std::fs::write(dir.path().join("p.tsv"), "a\tb\n").unwrap();
     std::fs::write(dir.path().join("file.db"), "").unwrap();
-    said(
-        &run(dir.path(), &["stats", "file.db"]).failed(1),
-        &["file.db: a file; a mopqdb database is a directory"],
-    );
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
     std::fs::create_dir(dir.path().join("photos")).unwrap();
     std::fs::write(dir.path().join("photos/cat.jpg"), "meow").unwrap();
-    for command in [
-        &["query", "photos", "x"][..],
-        &["stats", "photos"],
-        &["seal", "photos"],
-        &["delete", "photos", "k"],
-    ] {
+    for message in on_a_database(dir.path(), "file.db") {
         said(
-            &run(dir.path(), command).failed(1),
-            &["photos", "not a mopqdb database"],
+            &message,
+            &["file.db: a file; a mopqdb database is a directory"],
         );
     }
+    for db in ["empty", "photos"] {
+        for message in on_a_database(dir.path(), db) {
+            let wanted =
+                format!("mopqdb: {db}: not a mopqdb database; `mopqdb create` makes one\n");
+            assert_eq!(message, wanted);
+        }
+    }
+    assert_eq!(names(&dir.path().join("photos")), ["cat.jpg"]);
+    assert_eq!(names(&dir.path().join("empty")), [""; 0]);
+}
+
+#[test]
+fn rows_do_not_go_into_a_directory_of_somebody_else() {
+    let dir = dir();
+    std::fs::create_dir(dir.path().join("photos")).unwrap();
+    std::fs::write(dir.path().join("photos/cat.jpg"), "meow").unwrap();
     said(
         &run_with(
             dir.path(),
@@ -246,8 +312,11 @@ fn a_locked_database_is_4_and_can_still_be_read() {
     for command in [
         &["seal", "x.db"][..],
         &["delete", "x.db", "1"],
+        &["delete", "x.db", "--prefix", "1"],
         &["insert", "x.db", "x.npy"],
         &["compact", "x.db"],
+        &["prune", "x.db"],
+        &["repair", "x.db"],
     ] {
         let message = run(dir.path(), command).failed(4);
         let holder = "x.db is locked for writing by program-";
@@ -256,6 +325,7 @@ fn a_locked_database_is_4_and_can_still_be_read() {
         assert!(!message.contains("Reader") && !message.contains("LOCK"));
     }
     run(dir.path(), &["get", "x.db", "1"]).ok();
+    run(dir.path(), &["keys", "x.db"]).ok();
     run(
         dir.path(),
         &["query", "x.db", "--vectors", "x.npy", "-k", "1"],
@@ -316,6 +386,30 @@ fn a_missing_part_is_5_with_the_way_to_get_it() {
         &["default encoder", "mopqdb setup"],
     );
     assert!(!dir.path().join("t.db").exists());
+}
+
+#[test]
+fn a_message_is_one_line_that_no_terminal_acts_on() {
+    let dir = dir();
+    database(dir.path());
+    for wrong in [
+        &["get", "x.db", "a\u{1b}[31m\u{202e}b\nmopqdb: all is well"][..],
+        &["stats", "a\u{1b}[31m\u{202e}b\nmopqdb: all is well"],
+    ] {
+        let message = run(dir.path(), wrong).failed(1);
+        said(&message, &["a�[31m�b mopqdb: all is well"]);
+    }
+    for wrong in [
+        &["stats", "x.db", "a\u{9b}31m\u{202e}b"][..],
+        &["stats", "x.db", "--threads", "a\u{1b}[31m\u{202e}b"],
+    ] {
+        let message = run(dir.path(), wrong).failed(2);
+        assert!(
+            !message.contains(['\u{1b}', '\u{9b}', '\u{202e}']),
+            "{message:?}"
+        );
+        said(&message, &["b", "--help"]);
+    }
 }
 
 #[test]

@@ -131,3 +131,54 @@ fn queries_by_stdin_are_refused_in_words_where_there_is_no_encoder() {
             .contains("no encoder")
     );
 }
+
+#[test]
+fn nothing_to_search_for_is_wrong_usage() {
+    let dir = database();
+    for nothing in [
+        &["query", "x.db"][..],
+        &["query", "x.db", ""],
+        &["query", "x.db", " ", ""],
+    ] {
+        let said = run(dir.path(), nothing).failed(2);
+        assert!(said.contains("nothing to search for"), "{said}");
+    }
+    let said = run(
+        dir.path(),
+        &["query", "x.db", "two", "words", "--file", "q.txt"],
+    )
+    .failed(2);
+    assert!(said.contains("cannot be used with"), "{said}");
+    let said = run(dir.path(), &["query", "x.db", "below", "-x"]).failed(2);
+    assert!(said.contains("'-- -x'"), "{said}");
+}
+
+#[test]
+fn only_keys_are_read_as_keys_prints_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = r#"{"key":"two\nlines","vector":[1,0]}
+{"key":"C:\\new","vector":[0,1]}
+{"key":"other","vector":[1,1]}
+"#;
+    run_with(dir.path(), &["insert", "x.db"], rows).ok();
+    data(&dir.path().join("q.npy"), 1, 1, 2);
+    let listed = run(dir.path(), &["keys", "x.db"]).ok();
+    assert_eq!(listed, "\"two\\nlines\"\nC:\\new\nother\n");
+    let two: Vec<&str> = listed.lines().take(2).collect();
+    std::fs::write(dir.path().join("keys.txt"), two.join("\n")).unwrap();
+    let query = [
+        "query",
+        "x.db",
+        "--vectors",
+        "q.npy",
+        "--keys-from",
+        "keys.txt",
+        "--json",
+    ];
+    let hits = run(dir.path(), &query).json().remove(0);
+    let mut found: Vec<&str> = (hits["hits"].as_array().unwrap().iter())
+        .map(|hit| hit["key"].as_str().unwrap())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, ["C:\\new", "two\nlines"]);
+}

@@ -106,3 +106,48 @@ fn hits_on_a_terminal_fit_its_width() {
     );
     assert!(seen.contains("kkk…") && seen.contains("short"), "{seen:?}");
 }
+
+/// What a terminal would act on: controls of C0 and C1, DEL, and controls of the writing direction.
+const HOSTILE: [char; 8] = [
+    '\u{1b}', '\u{7}', '\u{8}', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200f}',
+];
+
+#[test]
+fn a_terminal_acts_on_nothing_that_keys_and_queries_hold_and_a_pipe_gets_them_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let key: String = ["a\tb\nc"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(HOSTILE.map(String::from))
+        .collect();
+    let row = serde_json::json!({"key": key, "vector": [1, 0]});
+    std::fs::write(dir.path().join("x.jsonl"), row.to_string()).unwrap();
+    run(dir.path(), &["insert", "x.db", "x.jsonl"]).ok();
+    data(&dir.path().join("q.npy"), 1, 1, 2);
+    let shown = format!("a b c{}", "�".repeat(HOSTILE.len()));
+    for command in [
+        "keys x.db",
+        "query x.db --vectors q.npy",
+        "get x.db \"$KEY\"",
+    ] {
+        let command = command.replace("$KEY", &key);
+        let Some(seen) = on_a_terminal(dir.path(), &command) else {
+            return;
+        };
+        assert!(seen.contains(&shown), "{command:?}: {seen:?}");
+        assert!(!seen.contains(HOSTILE), "{command:?}: {seen:?}");
+        assert_eq!(seen.trim_end().lines().count(), 1, "{command:?}: {seen:?}");
+    }
+    for command in ["keys x.db --json", "query x.db --vectors q.npy --json"] {
+        let seen = on_a_terminal(dir.path(), command).unwrap();
+        assert!(!seen.contains(HOSTILE), "{command:?}: {seen:?}");
+        let object: serde_json::Value = serde_json::from_str(&seen).unwrap();
+        let exact = object
+            .get("key")
+            .unwrap_or_else(|| &object["hits"][0]["key"]);
+        assert_eq!(exact, key.as_str());
+    }
+    let piped = run(dir.path(), &["query", "x.db", "--vectors", "q.npy"]).ok();
+    assert_eq!(piped.lines().count(), 1, "{piped:?}");
+    assert!(HOSTILE.iter().all(|c| piped.contains(*c)), "{piped:?}");
+}

@@ -105,6 +105,32 @@ fn texts_are_inserted_found_read_and_evaluated() {
 }
 
 #[test]
+fn words_of_a_query_need_no_quotes() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    let Some(()) = database(dir) else { return };
+    let asked = |words: &[&str]| {
+        let arguments = [&["query", "x.db", "--json"], words].concat();
+        run(dir, &arguments).json().remove(0)
+    };
+    let quoted = asked(&["fish swim in the sea"]);
+    assert_eq!(quoted["hits"][0]["key"], "b");
+    assert_eq!(asked(&["fish", "swim", "in", "the", "sea"]), quoted);
+    assert_eq!(asked(&["fish swim", "in", "the sea"]), quoted);
+    let one = asked(&["fish", "swim", "-k", "1", "in", "the", "sea"]);
+    assert_eq!(one["query"], "fish swim in the sea");
+    assert_eq!(one["hits"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        asked(&["below", "-5", "degrees", "42"])["query"],
+        "below -5 degrees 42"
+    );
+    assert_eq!(
+        asked(&["--", "-k", "of", "--json"])["query"],
+        "-k of --json"
+    );
+}
+
+#[test]
 fn lines_of_text_are_numbered_and_the_same_file_changes_nothing() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
