@@ -1,27 +1,33 @@
 mod html;
 mod measure;
+mod page_file;
 mod svg;
 
 use crate::exit::usage;
-use crate::out::{Out, Table};
+use crate::out::{Out, Table, say};
 use crate::pairs::{Columns, groups};
 use crate::settings::Settings;
 use crate::stop;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use measure::{Measured, Measurer};
+use measure::{Measured, Measurer, tells_ceiling};
 use mopqdb::eval::{FindOptions, Questions, bootstrap};
-use mopqdb::find_model;
+use mopqdb::{ModelId, find_model};
+use page_file::PageFile;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// Measure the recall of a model, or of all, on pairs of query and right answer
+/// Measure the recall of one or several models on pairs of query and right answer
 ///
 /// Recall@k is the mean over queries of the share of right rows among the first k of all living rows. Right rows that tie
 /// with others count by their chance of being among the first k; `recall_worst` and `recall_best` are those of losing
 /// and winning every tie. Intervals are 95% by bootstrap over queries, paired where models are compared. Beside it: the
 /// recall of the encoder's whole vectors (what codes of them can hope for), the reconstruction loss (also relative to
 /// the spread of the rows), and how evenly codewords are used.
+///
+/// Any two models can be compared: `--model 3f2a --model exact`. `all` is the active model, then every other that has
+/// codes, then `exact`, which searches rows by their stored vectors. In a pipe the first line names the columns.
 ///
 /// Pairs are lines `query TAB right answer`; lines with the same query are one query with many right answers. Answers
 /// that are no rows are counted and left out.
@@ -30,6 +36,7 @@ use std::path::PathBuf;
 Examples:
   mopqdb eval my.db --pairs test.tsv
   mopqdb eval my.db --pairs test.tsv --model all --html report.html
+  mopqdb eval my.db --pairs test.tsv --model 3f2a --model exact --html report.html
   mopqdb eval my.db --pairs test.tsv --exclude-self --groups keys_group.txt
   mopqdb eval vectors.db --pairs pairs.tsv --queries q.npy -k 1,10,100 --json")]
 pub struct Eval {
@@ -49,9 +56,10 @@ pub struct Eval {
         default_value = "10,50,100"
     )]
     k: Vec<usize>,
-    /// A model by the first digits of its id, `exact` or `all`; default: the active one
+    /// A model by the first digits of its id, `exact` or `all`; default: the active one. May be given several times: the
+    /// others are compared with the first
     #[arg(long, value_name = "ID|exact|all")]
-    model: Option<String>,
+    model: Vec<String>,
     /// Leave a row that is the query itself (same text, or same vector) out of its ranking
     #[arg(long)]
     exclude_self: bool,
@@ -59,7 +67,7 @@ pub struct Eval {
     /// of a right row's group (or the query's own) are right
     #[arg(long, value_name = "FILE")]
     groups: Option<PathBuf>,
-    /// Write a page with curves, codeword use and hits side by side
+    /// Write a page with curves, codeword use, and the hits of the first two models side by side
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -76,9 +84,11 @@ impl Eval {
                 mopqdb::MAX_K
             )));
         }
+        let page = self.html.as_deref().map(PageFile::open).transpose()?;
         stop::listen();
         let reader = super::read(&self.db, settings)?;
         let snapshot = reader.snapshot();
+        let models = self.models(snapshot.model().model_id())?;
         let asks = self.columns.read(&self.pairs)?;
         let find = FindOptions {
             by_key: self.columns.by_key(),
@@ -94,10 +104,10 @@ impl Eval {
             );
         }
         if questions.missing_answers > 0 {
-            eprintln!(
-                "mopqdb: {} right answers are no rows of the database and were left out, with {} queries that have no other",
+            say(format!(
+                "{} right answers are no rows of the database and were left out, with {} queries that have no other",
                 questions.missing_answers, questions.unanswerable
-            );
+            ));
         }
         let mut measurer = Measurer::new(
             &self.db,
@@ -111,19 +121,10 @@ impl Eval {
         } else {
             0
         };
-        let mut measured = Vec::new();
-        match self.model.as_deref() {
-            None => measured.push(measurer.active()?),
-            Some("all") => {
-                measured.push(measurer.active()?);
-                for info in mopqdb::models(&self.db)? {
-                    if !info.active && info.shape.is_some() {
-                        measured.push(measurer.other(info.id)?);
-                    }
-                }
-            }
-            Some(prefix) => measured.push(measurer.other(find_model(&self.db, prefix)?)?),
-        }
+        let measured: Vec<Measured> = models
+            .into_iter()
+            .map(|id| measurer.measure(id))
+            .collect::<Result<_>>()?;
         let mut out = Out::new(settings);
         match out.is_json() {
             true => {
@@ -140,12 +141,37 @@ impl Eval {
             false => out.table(&table(&measured, &cuts))?,
         }
         out.flush()?;
-        if let Some(path) = &self.html {
-            let page = html::page(&measured, &cuts, &questions, &snapshot)?;
-            std::fs::write(path, page).with_context(|| format!("writing {}", path.display()))?;
-            eprintln!("mopqdb: wrote {}", path.display());
+        if let Some(page) = page {
+            let path = page.write(&html::page(&measured, &cuts, &questions, &snapshot)?)?;
+            say(format!("wrote {}", path.display()));
         }
         Ok(())
+    }
+
+    /// The models to measure, each once, in the order in which they were asked for.
+    fn models(&self, active: ModelId) -> Result<Vec<ModelId>> {
+        if self.model.is_empty() {
+            return Ok(vec![active]);
+        }
+        let mut models = Vec::new();
+        for model in &self.model {
+            match model.as_str() {
+                "all" => models.extend(self.all(active)?),
+                prefix => models.push(find_model(&self.db, prefix)?),
+            }
+        }
+        let mut seen = HashSet::new();
+        models.retain(|id| seen.insert(*id));
+        Ok(models)
+    }
+
+    /// The active model, the others with codes by age, then `exact`.
+    fn all(&self, active: ModelId) -> Result<Vec<ModelId>> {
+        let known = mopqdb::models(&self.db)?;
+        let coded = known.iter().filter(|info| info.shape.is_some());
+        let exact = known.iter().filter(|info| info.exact);
+        let others = coded.chain(exact).map(|info| info.id);
+        Ok([active].into_iter().chain(others).collect())
     }
 }
 
@@ -254,11 +280,7 @@ fn table(measured: &[Measured], cuts: &[usize]) -> Table {
                 blank(),
             );
         }
-        // The same encoder has the same ceiling: told once.
-        let last = measured
-            .get(n + 1)
-            .is_none_or(|next| next.ceiling != model.ceiling);
-        if last && model.evaluation.codes.is_some() {
+        if tells_ceiling(measured, n) {
             row(
                 blank(),
                 "whole vectors",

@@ -65,8 +65,12 @@ fn the_numbers_are_those_of_a_few_lines_of_numpy_on_exported_codes() {
     let dir = home.path();
     database(dir);
     let measured = run(dir, &[&EVAL[..], &["--model", "all", "--json"]].concat()).json();
-    assert_eq!(measured.len(), 2);
-    for (n, model) in measured.iter().enumerate() {
+    let methods: Vec<&str> = (measured.iter())
+        .map(|model| model["method"].as_str().unwrap())
+        .collect();
+    assert_eq!(methods, ["pq", "opq", "exact"]);
+    assert_eq!(measured[2]["recall"], measured[0]["unquantized"]);
+    for (n, model) in measured.iter().enumerate().take(2) {
         let id = model["model"].as_str().unwrap();
         let out = format!("out{n}");
         run(
@@ -222,7 +226,7 @@ fn the_page_stands_alone_and_a_browser_shows_it() {
     )
     .ok();
     assert!(
-        table.contains("pq") && table.contains("opq") && table.contains("whole vectors"),
+        table.contains("pq") && table.contains("opq") && table.contains("exact"),
         "{table}"
     );
     let page = std::fs::read_to_string(dir.join("report.html")).unwrap();
@@ -278,6 +282,93 @@ fn the_page_stands_alone_and_a_browser_shows_it() {
     if let Some(keep) = std::env::var_os("MOPQDB_KEEP_SCREENSHOT") {
         std::fs::copy(&shot, PathBuf::from(keep)).unwrap();
     }
+}
+
+#[test]
+fn any_two_models_are_compared_exact_included() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    database(dir);
+    let opq = run(dir, &["models", "x.db"]).ok();
+    let opq = opq.lines().find(|line| line.contains("opq")).unwrap();
+    let opq = opq.split('\t').nth(1).unwrap();
+    let eval = |more: &[&str]| run(dir, &[&EVAL[..], more].concat());
+    // The same model twice is measured once; the first is what the others are compared with.
+    let both = ["--model", "exact", "--model", opq, "--model", "exact"];
+    let measured = eval(&[&both[..], &["--json"]].concat()).json();
+    assert_eq!(measured.len(), 2);
+    let method = |n: usize| measured[n]["method"].as_str().unwrap();
+    assert_eq!((method(0), method(1)), ("exact", "opq"));
+    assert_eq!(measured[1]["compared_with"], measured[0]["model"]);
+    assert!(measured[1]["difference"]["10"]["mean"].as_f64().unwrap() < 0.0);
+
+    let table = eval(&[&both[..], &["--html", "page.html"]].concat()).ok();
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split('\t').collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        [
+            "model",
+            "method",
+            "recall@10",
+            "recall@50",
+            "recall@100",
+            "loss",
+            "used"
+        ],
+        "a pipe gets the header"
+    );
+    assert_eq!((lines.len(), lines[1][1], lines[2][1]), (3, "exact", "opq"));
+    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    for side in ["<div><small>exact ", "<div><small>opq "] {
+        assert_eq!(
+            page.matches(side).count(),
+            12,
+            "{side}: hits of both models"
+        );
+    }
+    let said = eval(&["--model", "exact", "--model", "zzz"]).failed(1);
+    assert!(
+        said.contains("zzz") && said.contains("mopqdb models"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_said_before_anything_is_measured() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    database(dir);
+    let with = |pairs: &str, page: &str| {
+        let queries = ["--queries", "q.npy", "--html", page];
+        run(
+            dir,
+            &[&["eval", "x.db", "--pairs", pairs], &queries[..]].concat(),
+        )
+    };
+    // The pairs are missing too: the page is looked at first.
+    let said = with("none.tsv", "no/such/page.html").failed(1);
+    assert!(
+        said.contains("no/such/page.html") && said.contains("No such file"),
+        "{said}"
+    );
+    let ran = with("pairs.tsv", "x.db");
+    assert_eq!(ran.out, "", "nothing was measured");
+    assert!(ran.failed(1).contains("x.db: Is a directory"));
+    // A run that fails leaves no empty page, and no page of before is lost.
+    with("none.tsv", "new.html").failed(1);
+    assert!(!dir.join("new.html").exists());
+    std::fs::write(dir.join("old.html"), "before".repeat(100_000)).unwrap();
+    with("none.tsv", "old.html").failed(1);
+    assert_eq!(
+        std::fs::metadata(dir.join("old.html")).unwrap().len(),
+        600_000
+    );
+    with("pairs.tsv", "old.html").ok();
+    let page = std::fs::read_to_string(dir.join("old.html")).unwrap();
+    assert!(page.ends_with("</html>\n") && !page.contains("before"));
 }
 
 /// Any Chromium: `MOPQDB_CHROMIUM`, or one on PATH. None, loudly, where there is none.

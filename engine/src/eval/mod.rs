@@ -84,6 +84,8 @@ pub struct Ceiling {
     pub encoder: EncoderId,
     /// Where the right rows stand.
     pub places: Places,
+    /// Rows found for the first questions, as in [`Evaluation`].
+    pub samples: Vec<Vec<(f32, u32)>>,
 }
 
 /// Ranks all rows of a snapshot for each question under a model. The model need not be the active one; where its encoder
@@ -101,7 +103,7 @@ pub fn evaluate(
             places: ceiling.places,
             head: None,
             codes: None,
-            samples: Vec::new(),
+            samples: ceiling.samples,
         });
     };
     let rows = Rows::new(snapshot, model, options)?;
@@ -221,9 +223,11 @@ pub fn ceiling(
             },
         )
     })?;
+    let (places, samples) = ranking.finish();
     Ok(Ceiling {
         encoder: model.encoder_id(),
-        places: ranking.finish().0,
+        places,
+        samples,
     })
 }
 

@@ -1,6 +1,6 @@
 //! The report as one page that needs nothing beside it: recall curves, training curves, codeword use, hits side by side.
 
-use super::measure::Measured;
+use super::measure::{Measured, tells_ceiling};
 use super::svg::{self, COLOURS, Line};
 use super::{SEED, bootstrap};
 use anyhow::Result;
@@ -118,10 +118,7 @@ fn curves(measured: &[Measured], cuts: &[usize]) -> String {
         lines.push(line(name(model), colour, false, &|k| {
             model.evaluation.places.recall(k)
         }));
-        let last = measured
-            .get(n + 1)
-            .is_none_or(|next| next.ceiling != model.ceiling);
-        if last && model.evaluation.codes.is_some() {
+        if tells_ceiling(measured, n) {
             lines.push(line("whole vectors".into(), "#888888", true, &|k| {
                 model.ceiling.recall(k)
             }));

@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::Result;
-use mopqdb::eval::{self, EvalOptions, Evaluation, Places, Questions};
+use mopqdb::eval::{self, Ceiling, EvalOptions, Evaluation, Places, Questions};
 use mopqdb::scan::Scanner;
 use mopqdb::{EncoderId, Model, ModelId, Snapshot};
 use serde_json::Value;
@@ -38,6 +38,15 @@ impl Measured {
     }
 }
 
+/// Whether the recall of whole vectors is told after this model: once where several follow one another with the same
+/// encoder, and not where `exact` tells it.
+pub(super) fn tells_ceiling(measured: &[Measured], n: usize) -> bool {
+    let ceiling = &measured[n].ceiling;
+    let exact = |model: &Measured| model.evaluation.codes.is_none() && model.ceiling == *ceiling;
+    let next = measured.get(n + 1);
+    next.is_none_or(|next| next.ceiling != *ceiling) && !measured.iter().any(exact)
+}
+
 /// What measures share.
 pub(super) struct Measurer<'a> {
     db: &'a Path,
@@ -49,7 +58,7 @@ pub(super) struct Measurer<'a> {
     /// Questions whose hits are kept.
     pub(super) samples: usize,
     /// Computed once an encoder.
-    ceilings: HashMap<EncoderId, Places>,
+    ceilings: HashMap<EncoderId, Ceiling>,
 }
 
 impl<'a> Measurer<'a> {
@@ -73,22 +82,17 @@ impl<'a> Measurer<'a> {
         })
     }
 
-    /// The model that answers now.
-    pub(super) fn active(&mut self) -> Result<Measured> {
-        let model = self.snapshot.model();
-        self.measure(model, true)
-    }
-
-    /// Any model of the database.
-    pub(super) fn other(&mut self, id: ModelId) -> Result<Measured> {
-        if self.snapshot.model().model_id() == id {
-            return self.active();
+    /// Measures a model of the database.
+    pub(super) fn measure(&mut self, id: ModelId) -> Result<Measured> {
+        let active = self.snapshot.model();
+        if active.model_id() == id {
+            return self.measure_open(active, true);
         }
         let model = open_model(self.db, id, self.settings)?;
-        self.measure(&model, false)
+        self.measure_open(&model, false)
     }
 
-    fn measure(&mut self, model: &Model, active: bool) -> Result<Measured> {
+    fn measure_open(&mut self, model: &Model, active: bool) -> Result<Measured> {
         let started = Instant::now();
         let progress = Progress::new("ranking", "rows", Some(self.snapshot.rows()));
         let show = |done: u64, total: u64| {
@@ -112,18 +116,17 @@ impl<'a> Measurer<'a> {
                     self.questions,
                     &self.scanner,
                     &options,
-                )?
-                .places;
+                )?;
                 self.ceilings.insert(encoder, ceiling.clone());
                 ceiling
             }
         };
         let evaluation = match model.quantizer() {
             None => Evaluation {
-                places: ceiling.clone(),
+                places: ceiling.places.clone(),
                 head: None,
                 codes: None,
-                samples: Vec::new(),
+                samples: ceiling.samples,
             },
             Some(_) => {
                 progress.note("codes");
@@ -144,7 +147,7 @@ impl<'a> Measurer<'a> {
             course: model.id().map_or(Value::Null, |id| course(self.db, id)),
             active,
             evaluation,
-            ceiling,
+            ceiling: ceiling.places,
             seconds: started.elapsed().as_secs_f64(),
         })
     }

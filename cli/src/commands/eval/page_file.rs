@@ -1,0 +1,55 @@
+//! The file of the page: opened before the long work, written after it.
+
+use anyhow::{Context, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that can be written. An older page in it stays until there is a new one.
+pub(super) struct PageFile {
+    path: PathBuf,
+    file: File,
+    /// Whether there was none before: then none is left behind if there is no page.
+    made: bool,
+}
+
+impl PageFile {
+    /// Opens the file, or says why it can't be written.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let open = |make| {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(make).open(path)
+        };
+        let (file, made) = match open(true) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => (open(false), false),
+            made => (made, true),
+        };
+        let file = file.with_context(|| format!("--html: opening {}", path.display()))?;
+        let path = path.to_path_buf();
+        Ok(Self { path, file, made })
+    }
+
+    /// Writes the page in place of what the file holds. Returns where it is.
+    pub(super) fn write(mut self, page: &str) -> Result<PathBuf> {
+        self.replace(page)
+            .with_context(|| format!("writing {}", self.path.display()))?;
+        self.made = false;
+        Ok(self.path.clone())
+    }
+
+    fn replace(&mut self, page: &str) -> std::io::Result<()> {
+        // A pipe or a device (`--html /dev/stdout`) has no length.
+        if self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.file.write_all(page.as_bytes())
+    }
+}
+
+impl Drop for PageFile {
+    fn drop(&mut self) {
+        if self.made {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
