@@ -21,8 +21,8 @@ mod stats;
 mod train;
 mod verify;
 
-use crate::settings::Settings;
 use crate::out::say;
+use crate::settings::Settings;
 use anyhow::Result;
 use clap::Subcommand;
 use mopqdb::{CreateOptions, Database, Model, ModelId, Reader, Snapshot};
@@ -45,7 +45,7 @@ pub enum Command {
     Rebuild(rebuild::Rebuild),
     Eval(eval::Eval),
     Models(models::Models),
-    Stats(stats::Stats),
+    Stats(stats::StatsArgs),
     Prune(prune::Prune),
     Seal(seal::Seal),
     Compact(compact::Compact),

@@ -2,10 +2,15 @@ use crate::out::{Out, Table, count, size};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
+use mopqdb::{Drift, Stats};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Show rows, bytes a row by kind, segments, deletions, drift, and whether retraining is advised
+/// Show rows, bytes per row by kind, segments, deletions, drift, and whether retraining is advised
+///
+/// Rows are first in the log, and then in segments, which are immutable files. A deleted or replaced row takes room in its
+/// segment until compaction drops it. `memory that a query reads` is what one query scans: the codes of all rows, or their
+/// vectors under the model `exact`. `disk` is what the files of the database take, by kind.
 ///
 /// Drift compares rows inserted since training with those it was trained on: how far they are from their codes, and
 /// which codewords they use. Retraining is advised, with 1,000 new rows or more, when their mean error is 15% above
@@ -16,13 +21,13 @@ use std::path::PathBuf;
 Examples:
   mopqdb stats my.db
   mopqdb stats my.db --json | jq .drift.advice")]
-pub struct Stats {
+pub struct StatsArgs {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
 }
 
-impl Stats {
+impl StatsArgs {
     /// Prints them.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let stats = super::read(&self.db, settings)?.stats()?;
@@ -35,59 +40,111 @@ impl Stats {
             return out.flush();
         }
         let mut table = Table::new(&["", ""]);
-        let mut add = |name: &str, value: String| table.row(vec![name.into(), value]);
-        add("rows", count(stats.rows));
-        add("not yet in a segment", count(stats.tail_rows));
-        add("deleted, not yet compacted", count(stats.dead_rows));
-        add("segments", count(stats.segments as u64));
-        add(
-            "vectors",
-            format!("{} dimensions, {}", stats.dim, stats.metric),
-        );
-        let short = stats.model.get(..12).unwrap_or(&stats.model);
-        let model = format!("{short} ({})", stats.method);
-        add("model", model);
-        add(
-            "bytes scanned a row",
-            format!("{}", stats.scan_bytes_per_row),
-        );
-        let bytes = serde_json::to_value(stats.bytes)?;
-        for (kind, bytes) in bytes.as_object().into_iter().flatten() {
-            let bytes = bytes.as_u64().unwrap_or(0);
-            if bytes > 0 {
-                let a_row = bytes as f64 / stats.rows.max(1) as f64;
-                add(
-                    &format!("on disk: {kind}"),
-                    format!("{} ({a_row:.1} a row)", size(bytes)),
-                );
-            }
+        for (label, value) in labelled(&stats) {
+            table.row(vec![label.into(), value]);
         }
-        add("on disk", size(stats.bytes.total()));
-        if let Some(drift) = &stats.drift {
-            add(
-                "rows of training, and since",
-                format!("{}, {}", count(drift.trained_rows), count(drift.new_rows)),
-            );
-            add(
-                "their mean error",
-                format!("{:.4}, {:.4}", drift.trained_error, drift.new_error),
-            );
-            add(
-                "codeword use moved",
-                format!("{:.1}%", 100.0 * drift.use_shift),
-            );
-        }
-        add(
-            "retraining",
-            advice(&stats).unwrap_or_else(|| "not advised".into()),
-        );
         out.table(&table)?;
         out.flush()
     }
 }
 
+/// What a person reads, each figure with a label that needs no other.
+fn labelled(stats: &Stats) -> Vec<(&'static str, String)> {
+    let mut lines = vec![
+        ("rows", count(stats.rows)),
+        (
+            "rows in the log, not yet in a segment",
+            count(stats.tail_rows),
+        ),
+        (
+            "deleted or replaced rows, not yet compacted",
+            count(stats.dead_rows),
+        ),
+        ("segments", count(stats.segments as u64)),
+        (
+            "vectors",
+            format!("{} dimensions, compared by {}", stats.dim, stats.metric),
+        ),
+        ("active model", model(stats)),
+        ("memory that a query reads", scanned(stats)),
+    ];
+    lines.extend(on_disk(stats));
+    lines.extend(stats.drift.as_ref().map(drift).into_iter().flatten());
+    lines.push((
+        "retraining",
+        advice(stats).unwrap_or_else(|| "not advised".into()),
+    ));
+    lines
+}
+
+fn model(stats: &Stats) -> String {
+    let short = stats.model.get(..12).unwrap_or(&stats.model);
+    format!("{short} ({})", stats.method)
+}
+
+fn scanned(stats: &Stats) -> String {
+    let all = stats.scan_bytes_per_row * stats.rows as f64;
+    sized(all as u64, stats.rows)
+}
+
+/// Kinds that are there, then their sum.
+fn on_disk(stats: &Stats) -> impl Iterator<Item = (&'static str, String)> {
+    let (bytes, rows) = (stats.bytes, stats.rows);
+    let kinds = [
+        ("disk: keys, and texts or vectors as inserted", bytes.rows),
+        ("disk: vectors made by encoders", bytes.vecs),
+        ("disk: codes of all models", bytes.codes),
+        ("disk: lists of deleted rows", bytes.deletions),
+        ("disk: log", bytes.logs),
+        ("disk: models", bytes.models),
+        ("disk: catalog, reserve, staged files", bytes.other),
+    ];
+    let there = kinds.into_iter().filter(|(_, bytes)| *bytes > 0);
+    there
+        .chain([("disk: total", bytes.total())])
+        .map(move |(label, bytes)| (label, sized(bytes, rows)))
+}
+
+fn sized(bytes: u64, rows: u64) -> String {
+    match rows {
+        0 => size(bytes),
+        _ => format!(
+            "{} ({:.1} bytes per row)",
+            size(bytes),
+            bytes as f64 / rows as f64
+        ),
+    }
+}
+
+fn drift(drift: &Drift) -> Vec<(&'static str, String)> {
+    let mut lines = vec![
+        (
+            "drift: rows that the model was trained on",
+            count(drift.trained_rows),
+        ),
+        ("drift: rows inserted since", count(drift.new_rows)),
+        (
+            "drift: mean squared error of rows trained on",
+            format!("{:.4}", drift.trained_error),
+        ),
+    ];
+    if drift.new_rows > 0 {
+        lines.extend([
+            (
+                "drift: mean squared error of rows since",
+                format!("{:.4}", drift.new_error),
+            ),
+            (
+                "drift: change in codeword use",
+                format!("{:.1}%", 100.0 * drift.use_shift),
+            ),
+        ]);
+    }
+    lines
+}
+
 /// Why to train now, and how.
-fn advice(stats: &mopqdb::Stats) -> Option<String> {
+fn advice(stats: &Stats) -> Option<String> {
     let drift = stats.drift.as_ref()?;
     let why = drift.advice.as_ref()?;
     Some(format!(

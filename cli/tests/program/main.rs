@@ -4,6 +4,7 @@ mod compressed;
 mod evaluating;
 mod exporting;
 mod inserting;
+mod figures;
 mod interrupting;
 mod json_lines;
 mod keeping;
