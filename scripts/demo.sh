@@ -8,9 +8,18 @@ times=()
 lap() { times+=("$(printf '%5ss  %s' "$((SECONDS - lapped))" "$1")"); lapped=$SECONDS; }
 lapped=$SECONDS
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-run() { printf '$ %s\n' "mopqdb $*"; target/debug/mopqdb "$@"; }
+# A command as a shell reads it: in single quotes what has more than plain characters.
+quoted() {
+  local word line=
+  for word in "$@"; do
+    if [[ ! $word =~ ^[A-Za-z0-9_./:=@%+,-]+$ ]]; then word="'${word//\'/\'\\\'\'}'"; fi
+    line+=" $word"
+  done
+  printf '%s\n' "${line# }"
+}
+run() { printf '$ '; quoted target/debug/mopqdb "$@"; target/debug/mopqdb "$@"; }
 # Leaves the new model's id in `model`.
-train() { printf '$ %s\n' "mopqdb train demo.db $*"; model=$(target/debug/mopqdb train demo.db "$@"); printf '%s\n' "$model"; }
+train() { printf '$ '; quoted target/debug/mopqdb train demo.db "$@"; model=$(target/debug/mopqdb train demo.db "$@"); printf '%s\n' "$model"; }
 
 say "Building the program and the trainer"
 cargo build --workspace --bins --quiet
@@ -50,4 +59,4 @@ lap "evaluating"
 say "Where the time went"
 printf '%s\n' "${times[@]}"
 printf '%5ss  in all\n' "$((SECONDS - began))"
-printf '\nSearch on: target/debug/mopqdb query demo.db "%s"\n' "iterate over two slices at once"
+printf '\nSearch on: %s\n' "$(quoted target/debug/mopqdb query demo.db "iterate over two slices at once")"

@@ -1,18 +1,19 @@
 //! The program, driven as a user would: real processes, real files, a real terminal.
 
 mod compressed;
+mod demo;
 mod evaluating;
 mod exporting;
-mod inserting;
 mod figures;
+mod inserting;
 mod interrupting;
 mod json_lines;
 mod keeping;
 mod measuring;
 mod messages;
+mod prefixes;
 mod querying;
 mod repairing;
-mod prefixes;
 mod retraining;
 mod support;
 mod terminal;
