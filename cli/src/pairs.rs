@@ -3,7 +3,7 @@
 use crate::rows::Lines;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use mopqdb::eval::{Ask, Asked};
+use mopqdb::eval::{Ask, Asked, Questions};
 use mopqdb::vectors::read_all;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -19,6 +19,19 @@ pub struct Columns {
     /// Query vectors (.npy, .fvecs, .fbin): the first column is a row number of them, the second a key
     #[arg(long, value_name = "Q.npy")]
     pub queries: Option<PathBuf>,
+    /// Leave out pairs whose right answer is not in the database, and say how many
+    #[arg(long)]
+    pub skip_missing: bool,
+}
+
+/// Pairs of a file.
+#[derive(Debug)]
+pub struct Pairs {
+    /// Each query with all its right answers.
+    pub asks: Vec<Ask>,
+    path: PathBuf,
+    /// Of each right answer the number of its first line, and how many lines have it.
+    lines: HashMap<String, (u64, u64)>,
 }
 
 impl Columns {
@@ -28,11 +41,12 @@ impl Columns {
     }
 
     /// Reads pairs.
-    pub fn read(&self, path: &Path) -> Result<Vec<Ask>> {
+    pub fn read(&self, path: &Path) -> Result<Pairs> {
         let vectors = self.queries.as_deref().map(read_all).transpose()?;
         let mut lines = lines(path)?;
         let mut at: HashMap<String, usize> = HashMap::new();
         let mut asks: Vec<Ask> = Vec::new();
+        let mut answers: HashMap<String, (u64, u64)> = HashMap::new();
         while let Some(line) = lines.read()? {
             let line = line?.to_owned();
             let place = lines.place();
@@ -70,6 +84,10 @@ impl Columns {
                 }
             };
             asks[n].right.insert(right.to_owned());
+            answers
+                .entry(right.to_owned())
+                .or_insert((lines.number(), 0))
+                .1 += 1;
         }
         if asks.is_empty() {
             bail!(
@@ -77,7 +95,54 @@ impl Columns {
                 path.display()
             );
         }
-        Ok(asks)
+        Ok(Pairs {
+            asks,
+            path: path.to_owned(),
+            lines: answers,
+        })
+    }
+
+    /// Refuses pairs whose right answers are not in the database, or, with `--skip-missing`, tells how many they are.
+    ///
+    /// `mopqdb-train` has the same rule and the same words.
+    pub fn check_missing(&self, pairs: &Pairs, questions: &Questions) -> Result<()> {
+        let missing = &questions.missing_answers;
+        let of = |answer: &String| (pairs.lines.get(answer)).map(|(line, count)| (*line, *count));
+        let Some((line, first)) = missing
+            .iter()
+            .filter_map(|answer| Some((of(answer)?.0, answer)))
+            .min()
+        else {
+            return Ok(());
+        };
+        let gone: u64 = missing.iter().filter_map(of).map(|(_, count)| count).sum();
+        let all: u64 = pairs.lines.values().map(|(_, count)| count).sum();
+        let name = if self.by_key() { "key" } else { "text" };
+        let what = format!(
+            "{}:{line}: no row has the {name} {:?} ({gone} of {all} lines)",
+            pairs.path.display(),
+            shorten(first)
+        );
+        // With --groups a query may have other right rows than those of its lines.
+        match (gone == all && questions.all.is_empty(), self.by_key()) {
+            (true, true) => bail!("{what}; insert it first"),
+            (true, false) => {
+                bail!("{what}; insert it first, or give --key-ids if the second column is keys")
+            }
+            _ if !self.skip_missing => {
+                bail!("{what}; insert it first, or leave such lines out with --skip-missing")
+            }
+            _ => eprintln!("mopqdb: {what}; such lines are left out"),
+        }
+        Ok(())
+    }
+}
+
+/// Enough of a text to recognise it.
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -127,7 +192,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p.tsv");
         std::fs::write(&path, content).unwrap();
-        columns.read(&path)
+        Ok(columns.read(&path)?.asks)
     }
 
     #[test]
@@ -135,6 +200,7 @@ mod tests {
         let columns = Columns {
             key_ids: false,
             queries: None,
+            skip_missing: false,
         };
         let asks = read("a\tx\nb\ty\n\na\tz\tz\n", &columns).unwrap();
         assert_eq!(asks.len(), 2);
@@ -150,6 +216,7 @@ mod tests {
         let columns = Columns {
             key_ids: true,
             queries: None,
+            skip_missing: false,
         };
         let said = read("a\tx\nb\n", &columns).unwrap_err().to_string();
         assert!(
@@ -174,6 +241,7 @@ mod tests {
         let columns = Columns {
             key_ids: false,
             queries: Some(path),
+            skip_missing: false,
         };
         let asks = read("1\tk\n", &columns).unwrap();
         assert_eq!(asks[0].query, Asked::Vector(vec![3.0, 4.0]));

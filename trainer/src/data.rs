@@ -50,8 +50,8 @@ pub struct Pairs {
     pub queries: Vec<String>,
     /// (query, row of the corpus), a line each.
     pub pairs: Vec<(u32, u32)>,
-    /// Lines left out for want of their key.
-    pub skipped: usize,
+    /// Which lines were left out, in words, if any were.
+    pub left_out: Option<String>,
 }
 
 impl Pairs {
@@ -74,9 +74,9 @@ impl Pairs {
         let mut found = Self {
             queries: Vec::new(),
             pairs: Vec::new(),
-            skipped: 0,
+            left_out: None,
         };
-        let mut first_missing = None;
+        let (mut gone, mut first_missing) = (0, None);
         for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
@@ -100,7 +100,7 @@ impl Pairs {
                 );
             }
             let Some(&row) = rows.get(key) else {
-                found.skipped += 1;
+                gone += 1;
                 first_missing.get_or_insert_with(|| (at(), shorten(key)));
                 continue;
             };
@@ -111,24 +111,25 @@ impl Pairs {
             });
             found.pairs.push((query, row));
         }
-        let lines = found.pairs.len() + found.skipped;
+        let lines = found.pairs.len() + gone;
         ensure!(lines > 0, "{name}: no pairs; a line is query TAB key");
-        if let Some((at, key)) = first_missing
-            && (!columns.skip_missing || found.pairs.is_empty())
-        {
-            let what = match columns.key {
-                KeyColumn::Text => "no row has the text",
-                KeyColumn::Id => "no row has the key",
+        // `mopqdb eval` has the same rule and the same words.
+        if let Some((at, key)) = first_missing {
+            let column = match columns.key {
+                KeyColumn::Text => "text",
+                KeyColumn::Id => "key",
             };
-            bail!(
-                "{at}: {what} {key:?} ({} of {lines} lines); insert it first{}",
-                found.skipped,
-                if columns.skip_missing {
-                    ""
-                } else {
-                    ", or leave such lines out with --skip-missing"
+            let what = format!("{at}: no row has the {column} {key:?} ({gone} of {lines} lines)");
+            match (found.pairs.is_empty(), columns.key) {
+                (true, KeyColumn::Id) => bail!("{what}; insert it first"),
+                (true, KeyColumn::Text) => {
+                    bail!("{what}; insert it first, or give --key-ids if the second column is keys")
                 }
-            );
+                _ if !columns.skip_missing => {
+                    bail!("{what}; insert it first, or leave such lines out with --skip-missing")
+                }
+                _ => found.left_out = Some(format!("{what}; such lines are left out")),
+            }
         }
         Ok(found)
     }
@@ -156,12 +157,12 @@ impl Pairs {
                 .copied()
                 .filter(|&(query, _)| (query as usize) < most)
                 .collect(),
-            skipped: self.skipped,
+            left_out: self.left_out.clone(),
         }
     }
 
     /// Two parts by query, for a run that was given no validation pairs: the `share` of queries that `choose` takes
-    /// go into the second.
+    /// go into the second. What was left out is told by the first.
     pub fn split(&self, mut choose: impl FnMut() -> bool) -> (Self, Self) {
         let mut parts = [Vec::new(), Vec::new()];
         let mut place = Vec::with_capacity(self.queries.len());
@@ -181,7 +182,7 @@ impl Pairs {
         let of = |queries, part| Self {
             queries,
             pairs: pairs_of(part),
-            skipped: 0,
+            left_out: self.left_out.clone().filter(|_| part == 0),
         };
         (of(one, 0), of(two, 1))
     }
@@ -261,9 +262,10 @@ mod tests {
             ..BY_TEXT
         };
         let pairs = Pairs::parse("t", b"x\tapple\ny\tplum\n", columns, &corpus()).unwrap();
+        assert_eq!((pairs.queries.len(), pairs.pairs.len()), (1, 1));
         assert_eq!(
-            (pairs.queries.len(), pairs.pairs.len(), pairs.skipped),
-            (1, 1, 1)
+            pairs.left_out.as_deref(),
+            Some("t:2: no row has the text \"plum\" (1 of 2 lines); such lines are left out")
         );
         assert!(words("y\tplum", columns).contains("1 of 1"));
     }

@@ -33,7 +33,7 @@ pub struct Flags {
     /// Vectors of the queries of --valid; without it --queries is for both.
     #[arg(long)]
     pub valid_queries: Option<PathBuf>,
-    /// Leave out lines whose key is not in the database.
+    /// Leave out pairs whose key is not in the database, and say how many.
     #[arg(long)]
     pub skip_missing: bool,
     /// A configuration in TOML; flags override it.
@@ -42,7 +42,7 @@ pub struct Flags {
     /// The folder of the run; without it one in the database's `runs`, named by what decides the result.
     #[arg(long)]
     pub run: Option<PathBuf>,
-    /// Begin again, even if the same run was interrupted before.
+    /// Begin again, even if the same run was interrupted or done before.
     #[arg(long)]
     pub fresh: bool,
     /// Write the bundle to this directory and do not register it in the database.

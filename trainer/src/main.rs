@@ -38,7 +38,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("mopqdb-train: error: {error:#}");
+            eprintln!("mopqdb-train: {error:#}");
             ExitCode::from(exit_code(&error))
         }
     }

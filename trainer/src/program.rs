@@ -40,6 +40,9 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
     let mut progress = Progress::new(flags.quiet);
     let rows = Rows::read(flags, &config)?;
     let questions = rows.pairs(flags, &config)?;
+    for words in [&questions.train, &questions.valid].map(|pairs| &pairs.left_out) {
+        words.iter().for_each(|words| progress.note(words));
+    }
     check_sizes(&config, questions.train.pairs.len(), rows.corpus.rows())?;
     let origin = match &config.joint {
         Some(_) => Some(origin(flags, &rows)?),

@@ -198,6 +198,37 @@ fn a_run_of_other_inputs_is_another_run() {
 }
 
 #[test]
+fn pairs_whose_row_is_gone_are_left_out_and_counted() {
+    let place = vectors();
+    let mut pairs = fs::read_to_string(place.path("pairs.tsv")).unwrap();
+    pairs.push_str("1\tgone\n2\tgone too\n");
+    fs::write(place.path("some.tsv"), pairs).unwrap();
+    for valid in [&["--valid", "valid.tsv"][..], &[]] {
+        let flags = [
+            &["--pairs", "some.tsv", "--queries", "q.npy"][..],
+            valid,
+            &["--skip-missing"],
+        ]
+        .concat();
+        let output = place.train(&flags);
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains(
+                "some.tsv:321: no row has the key \"gone\" (2 of 322 lines); such lines are left out\n"
+            ),
+            "{said}"
+        );
+        // Of the same pairs without those lines it is the same run.
+        if !valid.is_empty() {
+            let again = place.train(&INPUTS);
+            assert!(text(&again.stderr).contains("done before"));
+            assert_eq!(again.stdout, output.stdout);
+        }
+    }
+}
+
+#[test]
 fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     let place = vectors();
     let words = |flags: &[&str], file: Option<(&str, &str)>| {
@@ -215,9 +246,17 @@ fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     let no_tab = words(&with("a.tsv"), Some(("a.tsv", "0\tkey-0\n1 key-1\n")));
     assert!(no_tab.contains("a.tsv:2: no TAB"), "{no_tab}");
     let missing = words(&with("b.tsv"), Some(("b.tsv", "0\tkey-0\n1\tnobody\n")));
-    assert!(
-        missing.contains("b.tsv:2") && missing.contains("nobody"),
-        "{missing}"
+    assert_eq!(
+        missing,
+        "mopqdb-train: b.tsv:2: no row has the key \"nobody\" (1 of 2 lines); insert it first, or leave such lines out with --skip-missing\n"
+    );
+    let none = words(
+        &[&with("n.tsv")[..], &["--skip-missing"]].concat(),
+        Some(("n.tsv", "0\tnobody\n1\tnoone\n")),
+    );
+    assert_eq!(
+        none,
+        "mopqdb-train: n.tsv:1: no row has the key \"nobody\" (2 of 2 lines); insert it first\n"
     );
     let beyond = words(&with("c.tsv"), Some(("c.tsv", "400\tkey-0\n")));
     assert!(beyond.contains("c.tsv:1: row 400"), "{beyond}");
@@ -510,6 +549,14 @@ fn the_end_of_the_parent_stops_the_run_after_its_step() {
     wait_for(&place.path("here/run.jsonl"));
     assert!(child.try_wait().unwrap().is_none());
     drop(child.stdin.take());
+    let begin = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed().as_secs() > 60 {
+            child.kill().unwrap();
+            panic!("it goes on without its parent");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

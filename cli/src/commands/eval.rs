@@ -29,8 +29,8 @@ use std::path::PathBuf;
 /// Any two models can be compared: `--model 3f2a --model exact`. `all` is the active model, then every other that has
 /// codes, then `exact`, which searches rows by their stored vectors. In a pipe the first line names the columns.
 ///
-/// Pairs are lines `query TAB right answer`; lines with the same query are one query with many right answers. Answers
-/// that are no rows are counted and left out.
+/// Pairs are lines `query TAB right answer`; lines with the same query are one query with many right answers. A
+/// right answer that is no row of the database is an error; with --skip-missing such lines are left out and counted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -89,25 +89,19 @@ impl Eval {
         let reader = super::read(&self.db, settings)?;
         let snapshot = reader.snapshot();
         let models = self.models(snapshot.model().model_id())?;
-        let asks = self.columns.read(&self.pairs)?;
+        let pairs = self.columns.read(&self.pairs)?;
         let find = FindOptions {
             by_key: self.columns.by_key(),
             exclude_self: self.exclude_self,
             groups: self.groups.as_deref().map(groups).transpose()?,
         };
-        let questions = Questions::find(&snapshot, &asks, &find)?;
+        let questions = Questions::find(&snapshot, &pairs.asks, &find)?;
+        self.columns.check_missing(&pairs, &questions)?;
         if questions.all.is_empty() {
             bail!(
-                "{}: none of the right answers is a row of {}; --key-ids if the second column is keys, not texts",
-                self.pairs.display(),
-                self.db.display()
+                "{}: no query has a right answer but itself, which --exclude-self leaves out",
+                self.pairs.display()
             );
-        }
-        if questions.missing_answers > 0 {
-            say(format!(
-                "{} right answers are no rows of the database and were left out, with {} queries that have no other",
-                questions.missing_answers, questions.unanswerable
-            ));
         }
         let mut measurer = Measurer::new(
             &self.db,
@@ -198,7 +192,7 @@ fn object(
         "recall_best": by_cut(&|k| json!(places.bounds(k).1)),
         "unquantized": by_cut(&|k| json!(model.ceiling.recall(k))),
         "queries": questions.all.len(),
-        "missing_answers": questions.missing_answers,
+        "missing_answers": questions.missing_answers.len(),
         "unanswerable": questions.unanswerable,
         "rows": rows,
         "seconds": model.seconds,

@@ -18,14 +18,19 @@ use std::path::PathBuf;
 ///
 /// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
 ///
-/// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). The methods
-/// pq and opq learn from the rows alone, without pairs, and run here; the others run `mopqdb-train`, found beside this
-/// program or on PATH, which takes more flags than are listed here: give them after `--`.
+/// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). A pair whose key
+/// is not in the database is an error; with --skip-missing such lines are left out and counted, as in `mopqdb eval`.
+///
+/// The methods pq and opq learn from the rows alone, without pairs, and run here; the others run `mopqdb-train`, found
+/// beside this program or on PATH, which takes more flags than are listed here: give them after `--`. A run of theirs that
+/// was interrupted goes on from its last whole epoch when the same command is given again, and one that was done prints
+/// its model again; --fresh starts over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mopqdb train my.db --pairs train.tsv --valid valid.tsv
   mopqdb train my.db --pairs train.tsv --devices cpu:4 --sampling dcs --epochs 20
+  mopqdb train my.db --pairs clicks.tsv --skip-missing       # some rows were deleted since
   mopqdb train my.db --method opq                            # from the rows alone
   mopqdb train my.db --pairs train.tsv -- --patience 5       # a flag of mopqdb-train's own")]
 pub struct Train {
@@ -79,6 +84,9 @@ pub struct Train {
     /// A configuration in TOML; flags override it
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
+    /// Begin again, even if the same run was interrupted or done before
+    #[arg(long)]
+    fresh: bool,
     /// More flags for mopqdb-train
     #[arg(last = true, value_name = "FLAGS")]
     more: Vec<String>,
@@ -144,7 +152,7 @@ impl Train {
                     settings,
                 )
             }
-            _ if self.pairs.is_none() && self.config.is_none() => Err(usage(
+            _ if self.pairs.is_none() => Err(usage(
                 "learning from pairs needs --pairs TRAIN.tsv; without pairs there is --method opq",
             )),
             method => trainer::run(&self, method, settings),
@@ -162,14 +170,26 @@ impl Train {
             ("--lr", self.lr.is_some()),
             ("--joint", self.joint),
             ("--config", self.config.is_some()),
+            ("--fresh", self.fresh),
             ("flags after --", !self.more.is_empty()),
         ];
-        match given.iter().find(|(_, given)| *given) {
-            Some((flag, _)) => Err(usage(format!(
-                "{flag} has no meaning for --method {}",
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+            let method = method.name();
+            return Err(usage(format!(
+                "{flag} has no meaning for --method {method}"
+            )));
+        }
+        let of_pairs = [
+            ("--key-ids", self.columns.key_ids),
+            ("--queries", self.columns.queries.is_some()),
+            ("--skip-missing", self.columns.skip_missing),
+        ];
+        match of_pairs.iter().find(|(_, given)| *given) {
+            Some((flag, _)) if self.pairs.is_none() && self.valid.is_none() => Err(usage(format!(
+                "{flag} has a meaning for --method {} only with --valid VALID.tsv, which measures it",
                 method.name()
             ))),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 

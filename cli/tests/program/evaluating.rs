@@ -203,14 +203,11 @@ fn a_query_that_is_a_row_is_left_out_where_asked() {
     let without = eval(&["--exclude-self"]);
     assert!(without["recall"]["1"].as_f64().unwrap() < 0.2, "{without}");
     assert_eq!(without["recall"]["500"].as_f64(), Some(1.0));
-    std::fs::write(dir.join("pairs.tsv"), "0\tno such key\n").unwrap();
-    let said = run(
-        dir,
-        &["eval", "x.db", "--pairs", "pairs.tsv", "--queries", "x.npy"],
-    )
-    .failed(1);
+    std::fs::write(dir.join("pairs.tsv"), "0\t0\n").unwrap();
+    let arguments = ["eval", "x.db", "--pairs", "pairs.tsv", "--queries", "x.npy"];
+    let said = run(dir, &[&arguments[..], &["--exclude-self"]].concat()).failed(1);
     assert!(
-        said.contains("none of the right answers is a row"),
+        said.contains("no query has a right answer but itself"),
         "{said}"
     );
 }
@@ -391,4 +388,62 @@ fn browser() -> Option<PathBuf> {
         eprintln!("SKIPPED: no Chromium to look at the page with (MOPQDB_CHROMIUM names one)");
     }
     found
+}
+
+/// `mopqdb-train` has the same rule and the same words: trainer/tests/program.rs.
+#[test]
+fn pairs_whose_row_is_gone_are_an_error_or_left_out_and_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    data(&dir.join("x.npy"), 1, 300, 8);
+    run(dir, &["insert", "x.db", "x.npy"]).ok();
+    let write = |name: &str, pairs: &str| std::fs::write(dir.join(name), pairs).unwrap();
+    // The same queries have other answers, or none.
+    write("some.tsv", "0\t0\n1\tgone\n0\tgone\n2\t2\n3\tgone too\n");
+    write("none.tsv", "0\tgone too\n1\tgone\n");
+    let common = ["--queries", "x.npy"];
+    let eval = |pairs: &str, more: &[&str]| {
+        let command = ["eval", "x.db", "--json", "--pairs", pairs];
+        run(dir, &[&command[..], &common, more].concat())
+    };
+    let train = |pairs: &str, more: &[&str]| {
+        let command = [
+            "train",
+            "x.db",
+            "--method",
+            "pq",
+            "--codewords",
+            "16",
+            "--valid",
+            pairs,
+        ];
+        run(dir, &[&command[..], &common, more].concat())
+    };
+    let what = "mopqdb: some.tsv:2: no row has the key \"gone\" (3 of 5 lines); ";
+    let refused = format!("{what}insert it first, or leave such lines out with --skip-missing\n");
+    assert_eq!(eval("some.tsv", &[]).failed(1), refused);
+    assert_eq!(train("some.tsv", &[]).failed(1), refused);
+    assert_eq!(run(dir, &["models", "x.db", "--json"]).json().len(), 1);
+    let told = format!("{what}such lines are left out\n");
+    let trained = train("some.tsv", &["--skip-missing"]);
+    assert!(trained.err.starts_with(&told), "{}", trained.err);
+    trained.ok();
+    let measured = eval("some.tsv", &["--skip-missing"]);
+    assert_eq!(measured.err, told);
+    let measured = measured.json().remove(0);
+    assert_eq!(
+        (&measured["queries"], &measured["missing_answers"]),
+        (&2.into(), &2.into()),
+        "{measured}"
+    );
+    assert_eq!(measured["recall"]["10"].as_f64(), Some(1.0));
+    for more in [&[][..], &["--skip-missing"]] {
+        let none =
+            "mopqdb: none.tsv:1: no row has the key \"gone too\" (2 of 2 lines); insert it first\n";
+        assert_eq!(eval("none.tsv", more).failed(1), none);
+        assert_eq!(train("none.tsv", more).failed(1), none);
+    }
+    // Keys taken for texts.
+    let texts = run(dir, &["eval", "x.db", "--pairs", "none.tsv"]).failed(1);
+    assert!(texts.contains("give --key-ids"), "{texts}");
 }

@@ -139,6 +139,10 @@ fn a_creation_that_was_killed_does_not_stand_in_the_way_of_the_next() {
 
 /// `mopqdb train` with a trainer beside it that notes its process id and then does this.
 fn training(dir: &Path, script: &str) -> (Child, u32) {
+    training_with(dir, script, &[])
+}
+
+fn training_with(dir: &Path, script: &str, flags: &[&str]) -> (Child, u32) {
     // Written by other processes: one that we had open for writing could not be run while another test forks.
     let program = dir.join("mopqdb");
     let wrote = |command: &mut Command| assert!(command.status().unwrap().success());
@@ -159,6 +163,8 @@ fn training(dir: &Path, script: &str) -> (Child, u32) {
     );
     let child = Command::new(program)
         .args(["train", "x.db", "--pairs", "pairs.tsv"])
+        .args(flags)
+        .env_remove("MOPQDB_THREADS")
         .current_dir(dir)
         .stdin(Stdio::null())
         .spawn()
@@ -200,6 +206,20 @@ fn a_signal_to_train_stops_the_trainer_and_so_does_the_end_of_the_process() {
             assert_eq!(code, Some(1), "{name}");
         }
     }
+}
+
+#[test]
+fn the_flags_of_train_reach_the_trainer() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["--skip-missing", "--fresh", "--key-ids", "--", "--patience"];
+    let script = "echo \"$@\" > flags.new\nmv flags.new flags";
+    let (mut child, _) = training_with(dir.path(), script, &[&flags[..], &["5"]].concat());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let given = std::fs::read_to_string(dir.path().join("flags")).unwrap();
+    assert_eq!(
+        given,
+        "x.db --pairs pairs.tsv --key-ids --skip-missing --fresh --patience 5\n"
+    );
 }
 
 #[test]

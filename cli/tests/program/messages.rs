@@ -67,6 +67,22 @@ fn a_wrong_command_line_is_2_and_shows_the_right_one() {
         &["--lr has no meaning for --method opq"],
     );
     said(
+        &run(dir.path(), &["train", "x.db", "--method", "pq", "--fresh"]).failed(2),
+        &["--fresh has no meaning for --method pq"],
+    );
+    said(
+        &run(
+            dir.path(),
+            &["train", "x.db", "--method", "opq", "--skip-missing"],
+        )
+        .failed(2),
+        &["--skip-missing has a meaning for --method opq only with --valid"],
+    );
+    said(
+        &run(dir.path(), &["train", "x.db", "--config", "c.toml"]).failed(2),
+        &["--pairs", "--method opq"],
+    );
+    said(
         &run(dir.path(), &["stats", "x.db", "--memory-limit", "lots"]).failed(2),
         &["512M"],
     );

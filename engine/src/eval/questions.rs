@@ -51,7 +51,7 @@ pub struct Questions {
     /// Those with a right row.
     pub all: Vec<Question>,
     /// Right answers that are no rows of the snapshot.
-    pub missing_answers: u64,
+    pub missing_answers: BTreeSet<String>,
     /// Queries left out because none of their answers is a row.
     pub unanswerable: u64,
 }
@@ -134,8 +134,9 @@ impl Questions {
             })?;
         }
 
+        let missing = wanted.keys().filter(|right| !found.contains(*right));
         let mut questions = Self {
-            missing_answers: (wanted.len() - found.len()) as u64,
+            missing_answers: missing.map(|right| (*right).to_owned()).collect(),
             ..Self::default()
         };
         for ((ask, right), excluded) in asks.iter().zip(right).zip(excluded) {

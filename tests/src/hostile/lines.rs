@@ -23,8 +23,9 @@ pub fn lines(bytes: &[u8]) {
             let columns = Columns {
                 key_ids: bytes.len().is_multiple_of(2),
                 queries: None,
+                skip_missing: false,
             };
-            for ask in columns.read(&path).into_iter().flatten() {
+            for ask in columns.read(&path).into_iter().flat_map(|read| read.asks) {
                 assert!(!ask.right.is_empty() && !ask.right.contains(""));
             }
         }

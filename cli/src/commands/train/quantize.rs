@@ -29,6 +29,9 @@ pub(super) fn train(
 ) -> Result<Trained> {
     let started = Instant::now();
     let snapshot = Reader::open(db, settings.options())?.snapshot();
+    // Pairs that can't be used are told before the work, not after it.
+    let questions = valid.map(|(pairs, columns)| questions(&snapshot, pairs, columns));
+    let questions = questions.transpose()?;
     options.pq.threads = settings.threads;
     options.memory_limit = settings.memory_limit;
     let progress = Progress::new("training a quantizer", "steps", Some(0));
@@ -47,9 +50,9 @@ pub(super) fn train(
     let (method, pid) = (learned.method, std::process::id());
     let mut scratch = write(format!("{method}-{pid}"), Value::Null)?;
     let mut evaluation = Value::Null;
-    if let Some((pairs, columns)) = valid {
+    if let Some(questions) = &questions {
         let bundle = Bundle::open(&scratch.0)?;
-        evaluation = measure(&snapshot, &bundle, pairs, columns, settings)?;
+        evaluation = measure(&snapshot, &bundle, questions, settings)?;
         scratch = write(format!("{method}-{pid}-measured"), evaluation.clone())?;
     }
     if stop::asked() {
@@ -72,34 +75,32 @@ impl Drop for Scratch {
     }
 }
 
-fn measure(
-    snapshot: &Snapshot,
-    bundle: &Bundle,
-    pairs: &Path,
-    columns: &Columns,
-    settings: &Settings,
-) -> Result<Value> {
-    let mut asks = columns.read(pairs)?;
-    // Enough for three digits; the rest of the pairs is for `mopqdb eval`.
-    asks.truncate(2000);
+fn questions(snapshot: &Snapshot, pairs: &Path, columns: &Columns) -> Result<Questions> {
     let find = FindOptions {
         by_key: columns.by_key(),
         ..FindOptions::default()
     };
-    let questions = Questions::find(snapshot, &asks, &find)?;
-    if questions.all.is_empty() {
-        bail!(
-            "{}: no answer is a row of the database; --key-ids if the second column is keys",
-            pairs.display()
-        );
-    }
+    let pairs = columns.read(pairs)?;
+    let mut questions = Questions::find(snapshot, &pairs.asks, &find)?;
+    columns.check_missing(&pairs, &questions)?;
+    // Enough for three digits; the rest of the pairs is for `mopqdb eval`.
+    questions.all.truncate(2000);
+    Ok(questions)
+}
+
+fn measure(
+    snapshot: &Snapshot,
+    bundle: &Bundle,
+    questions: &Questions,
+    settings: &Settings,
+) -> Result<Value> {
     let model = Model::open(bundle.clone(), settings.threads)?;
     let options = EvalOptions {
         memory_limit: settings.memory_limit,
         ..EvalOptions::default()
     };
     let scanner = Scanner::new(settings.threads)?;
-    let evaluation = evaluate(snapshot, &model, &questions, &scanner, &options)?;
+    let evaluation = evaluate(snapshot, &model, questions, &scanner, &options)?;
     let recall = |k: usize| (k.to_string(), json!(evaluation.places.recall(k)));
     Ok(json!({
         "recall": Value::Object([10, 50, 100].map(recall).into_iter().collect()),

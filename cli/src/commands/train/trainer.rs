@@ -115,7 +115,9 @@ fn arguments(train: &Train, method: Option<Method>, settings: &Settings) -> Vec<
     );
     for (flag, given) in [
         ("--key-ids", train.columns.key_ids),
+        ("--skip-missing", train.columns.skip_missing),
         ("--joint", train.joint),
+        ("--fresh", train.fresh),
         ("--json", settings.json),
     ] {
         if given {
