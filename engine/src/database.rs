@@ -104,7 +104,7 @@ impl Database {
     /// is not encoded again. Of rows with the same key in one call the last counts.
     ///
     /// When this returns the rows are durable and later queries see them. The call is atomic: after a crash all of
-    /// its rows are there, or none. An error before that changed nothing, but for [`Error::OutcomeUnknown`].
+    /// its rows are there, or none. An error before that changed nothing, but for [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
     pub fn insert(&self, rows: &[Row]) -> Result<Inserted> {
         self.store.insert(rows)
     }

@@ -9,16 +9,16 @@ use crate::model::Model;
 use crate::model::registry;
 use crate::snapshot::Snapshot;
 use crate::view::segment::{Sealed, SegmentView};
-use crate::write::{Change, Store, lock};
+use crate::write::{Change, Compacting, Sealing, Store, lock};
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// If a rebuild is ready, commits it, or declines it with a reason. Whether the model changed.
 pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
     let Some(ready) = Ready::read(&store.layout)? else {
         return Ok(false);
     };
-    let compacting = lock(&store.compacting);
+    let compacting = store.start_compacting();
     // Somebody may have committed it while we waited.
     if Ready::read(&store.layout)?.as_ref() != Some(&ready) {
         return Ok(false);
@@ -50,7 +50,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
     }
 }
 
-fn commit(store: &Store, ready: &Ready, _compacting: &MutexGuard<'_, ()>) -> Result<()> {
+fn commit(store: &Store, ready: &Ready, compacting: &Compacting<'_>) -> Result<()> {
     let target = registry::open_to_serve(
         &*store.files,
         &store.layout,
@@ -70,12 +70,12 @@ fn commit(store: &Store, ready: &Ready, _compacting: &MutexGuard<'_, ()>) -> Res
         store.seal()?;
         encode_missing(store, &staging, &target)?;
     }
-    let sealing = lock(&store.sealing);
+    let sealing = store.start_sealing();
     loop {
         store.seal_locked(&sealing)?;
         encode_missing(store, &staging, &target)?;
         adopt(store, &staging, &segments)?;
-        if switch(store, &staging, &target)? {
+        if switch(store, compacting, &sealing, &staging, &target)? {
             return Ok(());
         }
     }
@@ -135,8 +135,14 @@ const LAST_ROWS: u64 = 512;
 
 /// Makes `target` the model. False if more rows arrived since the last seal than should be encoded under the lock.
 ///
-/// Requires: `sealing` and `compacting` are held, and every segment has its files under `target`.
-fn switch(store: &Store, staging: &Path, target: &Arc<Model>) -> Result<bool> {
+/// Requires: every segment has its files under `target`.
+fn switch(
+    store: &Store,
+    compacting: &Compacting<'_>,
+    _sealing: &Sealing<'_>,
+    staging: &Path,
+    target: &Arc<Model>,
+) -> Result<bool> {
     let dir = store.layout.segments();
     let open = |view: &SegmentView| {
         Ok(Arc::new(Sealed::open(
@@ -184,7 +190,7 @@ fn switch(store: &Store, staging: &Path, target: &Arc<Model>) -> Result<bool> {
         first_log: committer.rotate()?,
         first_seq: queue.next_seq,
     };
-    store.commit_version(&mut committer, change)?;
+    store.commit_version(compacting, &mut committer, change)?;
     queue.model = Arc::clone(target);
     Ok(true)
 }

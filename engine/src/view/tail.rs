@@ -301,11 +301,10 @@ mod tests {
 
     /// The newest living row with this key.
     fn find<'t>(tail: &'t Tail, key: &str) -> Option<(&'t RunView, RowId)> {
-        let found = tail.runs().rev().find_map(|view| {
+        tail.runs().rev().find_map(|view| {
             let row = view.run.find(KeyHash::of(key), key)?;
             view.live.contains(row).then_some((view, row))
-        });
-        found
+        })
     }
 
     #[test]

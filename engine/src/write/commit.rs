@@ -1,6 +1,7 @@
 //! Making a new version the version: data first, name second, two witnesses.
 
 use super::Store;
+use super::locks::MayChangeSegments;
 use super::write_segment::{CodedRows, NewSegment, write_segment};
 use crate::disk::files::Files;
 use crate::disk::layout::Layout;
@@ -209,8 +210,13 @@ impl Store {
 
     /// Commits a version: writes the deletion files it needs, then the witnesses, then shows its snapshot.
     ///
-    /// Requires: the files of new segments are written and synced, `sealing` or `compacting` is held by the caller.
-    pub(crate) fn commit_version(&self, committer: &mut Committer, change: Change) -> Result<()> {
+    /// Requires: the files of new segments are written and synced.
+    pub(crate) fn commit_version(
+        &self,
+        _held: &dyn MayChangeSegments,
+        committer: &mut Committer,
+        change: Change,
+    ) -> Result<()> {
         committer.check()?;
         let Change {
             mut snapshot,

@@ -6,6 +6,7 @@
 
 use super::commit::{Change, Room};
 use super::living::Living;
+use super::locks::Compacting;
 use super::write_segment::NewSegment;
 use super::{Store, lock};
 use crate::error::Result;
@@ -16,7 +17,7 @@ use crate::view::part::Part;
 use crate::view::segment::{Sealed, SegmentView};
 use serde::Serialize;
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// Segments are merged up to this many rows: larger ones gain little, and cost as much room again while they merge.
 const MAX_ROWS: u64 = 1 << 24;
@@ -43,7 +44,7 @@ impl Store {
     /// Merges all that can be merged and drops every dead row. Where there is no room to merge, only drops the dead rows
     /// of segments, and says so in [`Compacted::out_of_room`].
     pub(crate) fn compact(&self) -> Result<Compacted> {
-        let compacting = lock(&self.compacting);
+        let compacting = self.start_compacting();
         let mut done = Compacted::default();
         match self.merge_all(&compacting, &mut done) {
             Err(e) if e.is_full() => {
@@ -59,7 +60,7 @@ impl Store {
         Ok(done)
     }
 
-    fn merge_all(&self, compacting: &MutexGuard<'_, ()>, done: &mut Compacted) -> Result<()> {
+    fn merge_all(&self, compacting: &Compacting<'_>, done: &mut Compacted) -> Result<()> {
         self.seal()?;
         // From the newest on, so that earlier positions stay what they are.
         for group in groups(&sizes(&self.current())).into_iter().rev() {
@@ -70,7 +71,7 @@ impl Store {
 
     /// Drops the dead rows of each segment by itself. The one with the fewest living rows comes first: it needs the least
     /// room, often none, and what it frees is room for the next.
-    fn drop_dead(&self, compacting: &MutexGuard<'_, ()>, done: &mut Compacted) -> Result<()> {
+    fn drop_dead(&self, compacting: &Compacting<'_>, done: &mut Compacted) -> Result<()> {
         loop {
             let sizes = sizes(&self.current());
             let dead = (0..sizes.len()).filter(|&at| sizes[at].1 > 0);
@@ -83,7 +84,7 @@ impl Store {
 
     /// Does the one piece of compaction that is most due, if any is. Whether it did.
     pub(crate) fn compact_in_background(&self) -> Result<bool> {
-        let Ok(compacting) = self.compacting.try_lock() else {
+        let Some(compacting) = self.try_compacting() else {
             return Ok(false);
         };
         let Some(group) = due(&sizes(&self.current())) else {
@@ -95,11 +96,11 @@ impl Store {
 
     /// Merges a range of segments into one.
     ///
-    /// Requires: the guard is that of `compacting`, so that nobody else removes or reorders segments meanwhile; a seal
+    /// Nobody else removes or reorders segments meanwhile; a seal
     /// adds one behind them.
     fn merge(
         &self,
-        _compacting: &MutexGuard<'_, ()>,
+        compacting: &Compacting<'_>,
         group: Range<usize>,
         room: Room,
         done: &mut Compacted,
@@ -151,6 +152,7 @@ impl Store {
         Arc::make_mut(&mut next.segments).splice(group, output);
         let (first_log, first_seq) = (committer.record.first_log, committer.record.first_seq);
         self.commit_version(
+            compacting,
             &mut committer,
             Change {
                 snapshot: next,

@@ -11,6 +11,7 @@ mod compact;
 mod delete_prefix;
 mod group;
 mod living;
+mod locks;
 mod open;
 mod prepare;
 mod seal;
@@ -21,6 +22,8 @@ pub(crate) use crate::threads::lock;
 pub(crate) use commit::{Change, Committer};
 pub use compact::Compacted;
 use group::Queue;
+pub(crate) use locks::{Compacting, Sealing};
+use locks::{Locks, Opening};
 pub(crate) use write_segment::{CodesSink, NewSegment, Rows, TakeRow, TakeVectors, write_rows};
 
 use crate::disk::files::Files;
@@ -48,12 +51,10 @@ pub(crate) struct Store {
     pub(crate) versions: Versions<Snapshot>,
     pub(crate) queue: Mutex<Queue>,
     pub(crate) commit: Mutex<Committer>,
-    /// Held by a seal from its freeze to its commit.
-    pub(crate) sealing: Mutex<()>,
+    /// Held by those who change the list of segments.
+    locks: Locks,
     /// Calls the thread that seals.
     pub(crate) bell: Bell,
-    /// Held by a compaction, and by whoever changes the model.
-    pub(crate) compacting: Mutex<()>,
     /// Room for a full disk; the committer has it too.
     pub(crate) reserve: Arc<Reserve>,
     /// Recovery found no room to carry the logs over. They are used as they are, and take no rows until a seal has
@@ -144,9 +145,10 @@ impl Store {
     }
 
     /// Names the log to which recovery carried everything over.
-    pub(crate) fn commit_carried(&self, first_log: LogId, first_seq: Seq) -> Result<()> {
+    fn commit_carried(&self, opening: &Opening, first_log: LogId, first_seq: Seq) -> Result<()> {
         let snapshot = Snapshot::clone(&self.current());
         self.commit_version(
+            opening,
             &mut lock(&self.commit),
             Change {
                 snapshot,

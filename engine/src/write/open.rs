@@ -3,6 +3,7 @@
 use super::Store;
 use super::commit::Committer;
 use super::group::Queue;
+use super::locks::{Locks, Opening};
 use super::sealer::Bell;
 use crate::disk::files::Files;
 use crate::disk::layout::Layout;
@@ -79,9 +80,8 @@ impl Store {
                 found.next_segment,
                 Arc::clone(&found.reserve),
             )),
-            sealing: Mutex::new(()),
+            locks: Locks::default(),
             bell: Bell::default(),
-            compacting: Mutex::new(()),
             reserve: found.reserve,
             in_place: AtomicBool::new(found.replayed.in_place),
             files,
@@ -91,7 +91,7 @@ impl Store {
             _lock: lock,
         };
         if let Some(carried) = found.replayed.carried {
-            store.commit_carried(carried, first_seq)?;
+            store.commit_carried(&Opening, carried, first_seq)?;
         }
         store.reserve.restore_if_it_fits(rows_stored);
         Ok(store)

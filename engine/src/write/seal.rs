@@ -2,6 +2,7 @@
 
 use super::commit::{Change, Committer, Room, remove_segment};
 use super::living::Living;
+use super::locks::Sealing;
 use super::write_segment::NewSegment;
 use super::{Store, lock};
 use crate::error::Result;
@@ -35,15 +36,15 @@ impl Store {
             self.bell.ring();
             return Ok(());
         }
-        match self.sealing.try_lock() {
-            Ok(sealing) => self.seal_locked(&sealing).map(drop),
-            Err(_) => Ok(()),
+        match self.try_sealing() {
+            Some(sealing) => self.seal_locked(&sealing).map(drop),
+            None => Ok(()),
         }
     }
 
     /// Seals if the tail is still this many times what is due once the seal that is under way has ended.
     pub(crate) fn seal_due(&self, times: u64) -> Result<()> {
-        let sealing = lock(&self.sealing);
+        let sealing = self.start_sealing();
         match self.is_due(times) {
             true => self.seal_locked(&sealing).map(drop),
             false => Ok(()),
@@ -66,7 +67,7 @@ impl Store {
     /// Makes a segment of a tail that has grown large. Returns `true` if it did.
     pub(crate) fn seal_if_large(&self) -> Result<bool> {
         // First: a seal that is under way may leave nothing to do.
-        let sealing = lock(&self.sealing);
+        let sealing = self.start_sealing();
         match self.has_grown_to(LARGE_ROWS, LARGE_BYTES) {
             true => self.seal_locked(&sealing),
             false => Ok(false),
@@ -75,12 +76,12 @@ impl Store {
 
     /// Makes a segment of the tail. Whether there was anything to seal.
     pub(crate) fn seal(&self) -> Result<bool> {
-        let sealing = lock(&self.sealing);
+        let sealing = self.start_sealing();
         self.seal_locked(&sealing)
     }
 
-    /// Requires: the guard is that of `sealing`.
-    pub(crate) fn seal_locked(&self, _sealing: &std::sync::MutexGuard<'_, ()>) -> Result<bool> {
+    /// The same for one who holds the lock.
+    pub(crate) fn seal_locked(&self, sealing: &Sealing<'_>) -> Result<bool> {
         // Freeze: from here on new rows go to other runs and to another log.
         let (taken, new, first_log, first_seq, model) = {
             let mut committer = lock(&self.commit);
@@ -135,6 +136,7 @@ impl Store {
         }
         next.tail.clear_frozen();
         self.commit_version(
+            sealing,
             &mut committer,
             Change {
                 snapshot: next,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or, for
-//! ready-made vectors that are searched exactly, neither. It never changes: its [`ModelId`] is the hash of what it
+//! ready-made vectors that are searched exactly, neither. It never changes: its [`ModelId`](crate::ModelId) is the hash of what it
 //! computes with.
 
 #[cfg(feature = "onnx-write")]
