@@ -73,13 +73,13 @@ endif
 # chosen by validation on debian, the smallest set, and taken from there by the others. Idle threads of OpenMP sleep.
 TABLE_DATA ?= data
 TABLE_OUT ?= target/table
-TABLE := OMP_WAIT_POLICY=PASSIVE target/release/examples/table --data "$(TABLE_DATA)" --out "$(TABLE_OUT)"
+TABLE := OMP_WAIT_POLICY=PASSIVE target/release/table --data "$(TABLE_DATA)" --out "$(TABLE_OUT)"
 .PHONY: table
 # A release build does not look for the checkout's native parts by itself.
 table: export MOPQDB_HOME := $(CURDIR)/.native
 table: setup ## every system of the paper on real pairs, with intervals (TABLE_DATA=FOLDER)
 	@test -d "$(TABLE_DATA)" || { echo "table: error: no folder $(TABLE_DATA); name the data sets: make table TABLE_DATA=FOLDER" >&2; exit 1; }
-	cargo build --release --workspace --example table
+	cargo build --release --workspace --bin table
 	$(TABLE) --sets debian --tables systems,selection,sizes,dqn
 	$(TABLE) --sets quora,acl --tables systems --chosen-on debian
 

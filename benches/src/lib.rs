@@ -6,3 +6,4 @@ pub mod clock;
 pub mod compare;
 pub mod data;
 pub mod report;
+pub mod set;

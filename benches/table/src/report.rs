@@ -6,8 +6,8 @@ use anyhow::Result;
 use mopqdb::eval::bootstrap::{Interval, ratio};
 use mopqdb_trainer::evaluate::over_runs;
 
-use crate::Outcomes;
 use crate::systems::{self, SELECTIONS, SIZED, SIZES, SYSTEMS, Table, WEIGHTS};
+use crate::{AT, Outcomes};
 
 pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<()> {
     let runs = |name: &dyn Fn(u64) -> String| -> Vec<Outcomes> {
@@ -18,10 +18,7 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
     match table {
         Table::Systems => {
             println!("\n### {set}\n");
-            println!(
-                "| system | seeds | R@10 | R@50 | R@100 | R@10 / OPQ's | un-quantized R@10 | distortion | relative | used | CPU-s |"
-            );
-            println!("|---|---|---|---|---|---|---|---|---|---|---|");
+            head("system", "OPQ's");
             let opq = runs(&|seed| format!("opq-seed{seed}"));
             for system in SYSTEMS {
                 let found = runs(&|seed| format!("{system}-seed{seed}"));
@@ -39,10 +36,7 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
         }
         Table::Selection => {
             println!("\n### {set}: selection functions, MoPQ-b\n");
-            println!(
-                "| selection (temperature) | seeds | R@10 | R@50 | R@100 | R@10 / l2's | un-quantized R@10 | distortion | relative | used | CPU-s |"
-            );
-            println!("|---|---|---|---|---|---|---|---|---|---|---|");
+            head("selection (temperature)", "l2's");
             let l2 = runs(&|seed| format!("select-l2-seed{seed}"));
             for (name, _) in SELECTIONS {
                 let found = runs(&|seed| format!("select-{name}-seed{seed}"));
@@ -55,10 +49,7 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
         }
         Table::Sizes => {
             println!("\n### {set}: code sizes\n");
-            println!(
-                "| size, system | seeds | R@10 | R@50 | R@100 | R@10 / OPQ's | un-quantized R@10 | distortion | relative | used | CPU-s |"
-            );
-            println!("|---|---|---|---|---|---|---|---|---|---|---|");
+            head("size, system", "OPQ's");
             for (subspaces, codewords) in SIZES {
                 let of = |system: &str| {
                     runs(&|seed| systems::size_name(system, subspaces, codewords, seed))
@@ -92,36 +83,40 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
     Ok(())
 }
 
+/// Recalls, each with its ratio to that of `against` and the ratio's interval; then what the codes are like.
+fn head(first: &str, against: &str) {
+    let recalls = AT.map(|n| format!("R@{n} | times {against}")).join(" | ");
+    println!(
+        "| {first} | seeds | {recalls} | un-quantized R@10 | distortion | relative | used | CPU-s |"
+    );
+    println!("|{}", "---|".repeat(13));
+}
+
 fn row(name: &str, found: &[Outcomes], against: &[Outcomes]) {
     if found.is_empty() {
-        println!("| {name} | 0 | | | | | | | | | |");
+        println!("| {name} | 0 |{}", " |".repeat(11));
         return;
     }
     let mean =
         |of: &dyn Fn(&Outcomes) -> f64| found.iter().map(of).sum::<f64>() / found.len() as f64;
-    let at10 = |runs: &[Outcomes]| {
-        let queries = |run: &Outcomes| {
-            run.queries[0]
-                .iter()
-                .map(|&r| f64::from(r))
-                .collect::<Vec<f64>>()
-        };
-        over_runs(&runs.iter().map(queries).collect::<Vec<_>>())
+    let queries = |runs: &[Outcomes], at: usize| {
+        let of = |run: &Outcomes| run.queries[at].iter().map(|&r| f64::from(r)).collect();
+        over_runs(&runs.iter().map(of).collect::<Vec<Vec<f64>>>())
     };
-    let compared = if against.is_empty() {
-        String::new()
-    } else {
-        let (ours, theirs) = (at10(found), at10(against));
+    let times = |at: usize| {
+        if against.is_empty() {
+            return String::new();
+        }
+        let (ours, theirs) = (queries(found, at), queries(against, at));
         let value = ours.iter().sum::<f64>() / theirs.iter().sum::<f64>();
         let Interval { low, high } = ratio(&ours, &theirs, 1);
         format!("{value:.3} [{low:.3}, {high:.3}]")
     };
+    let recalls = [0, 1, 2].map(|at| format!("{:.4} | {}", mean(&|o| o.recall[at]), times(at)));
     println!(
-        "| {name} | {} | {:.4} | {:.4} | {:.4} | {compared} | {:.4} | {:.2} | {:.3} | {:.0} | {:.0} |",
+        "| {name} | {} | {} | {:.4} | {:.2} | {:.3} | {:.0} | {:.0} |",
         found.len(),
-        mean(&|o| o.recall[0]),
-        mean(&|o| o.recall[1]),
-        mean(&|o| o.recall[2]),
+        recalls.join(" | "),
         mean(&|o| o.unquantized[0]),
         mean(&|o| o.distortion),
         mean(&|o| o.relative_distortion),

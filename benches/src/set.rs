@@ -1,0 +1,192 @@
+//! A data set of real pairs, as `make compare` and `make table` read it: a folder with `train.tsv`, `valid.tsv` and
+//! `test.tsv` (query TAB key), and optionally `keys.tsv` (all keys) and `keys_group.txt` (the group of each key; -1:
+//! none). Keys of one group are right for each other.
+
+use anyhow::{Context, Result};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+/// The keys of a set, and which of them belong together.
+#[derive(Debug)]
+pub struct Set {
+    /// All keys that are searched.
+    pub keys: Vec<String>,
+    groups: Option<Groups>,
+}
+
+/// Distinct queries in order of appearance, with the rows of their keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Questions {
+    /// The texts.
+    pub queries: Vec<String>,
+    /// Sorted rows of the right keys, per query.
+    pub right: Vec<Vec<u32>>,
+    /// The row of the query itself, which is left out of its own result.
+    pub own: Vec<Option<u32>>,
+}
+
+impl Set {
+    /// Reads the keys: `keys.tsv`, or the distinct keys of all pairs in order of appearance.
+    pub fn load(dir: &Path) -> Result<Self> {
+        let keys = if dir.join("keys.tsv").exists() {
+            read(dir, "keys.tsv")?.lines().map(str::to_owned).collect()
+        } else {
+            let mut seen = HashSet::new();
+            let mut keys = Vec::new();
+            for name in ["train.tsv", "test.tsv", "valid.tsv"] {
+                for (_, key) in pairs(&read(dir, name)?).with_context(|| name.to_owned())? {
+                    if seen.insert(key.to_owned()) {
+                        keys.push(key.to_owned());
+                    }
+                }
+            }
+            keys
+        };
+        let groups = match dir.join("keys_group.txt").exists() {
+            true => Some(Groups::parse(&read(dir, "keys_group.txt")?)?),
+            false => None,
+        };
+        Ok(Self { keys, groups })
+    }
+
+    /// The row of each key.
+    pub fn rows(&self) -> HashMap<&str, u32> {
+        self.keys.iter().map(String::as_str).zip(0..).collect()
+    }
+
+    /// The questions of a file of pairs. Where the set has groups, every other member of a query's group is right.
+    pub fn questions(&self, dir: &Path, name: &str) -> Result<Questions> {
+        let rows = self.rows();
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut all = Questions::default();
+        let text = read(dir, name)?;
+        for (query, key) in pairs(&text).with_context(|| name.to_owned())? {
+            let row = *rows
+                .get(key)
+                .with_context(|| format!("{name}: no key {key:?}"))?;
+            let number = *numbers.entry(query).or_insert_with(|| {
+                all.queries.push(query.to_owned());
+                all.right.push(Vec::new());
+                all.right.len() - 1
+            });
+            all.right[number].push(row);
+        }
+        for (query, right) in all.queries.iter().zip(&mut all.right) {
+            right.sort_unstable();
+            right.dedup();
+            all.own.push(self.regroup(&rows, query, right));
+        }
+        Ok(all)
+    }
+
+    /// Replaces the right keys by the query's group, where there are groups. Returns the row of the query itself.
+    fn regroup(&self, rows: &HashMap<&str, u32>, query: &str, right: &mut Vec<u32>) -> Option<u32> {
+        let groups = self.groups.as_ref()?;
+        let own = rows.get(query).copied();
+        let others = groups.others(*right.first()?, own);
+        if !others.is_empty() {
+            *right = others;
+        }
+        own
+    }
+}
+
+impl Questions {
+    /// Keeps the first `most`.
+    pub fn truncate(&mut self, most: usize) {
+        self.queries.truncate(most);
+        self.right.truncate(most);
+        self.own.truncate(most);
+    }
+}
+
+fn read(dir: &Path, name: &str) -> Result<String> {
+    let path = dir.join(name);
+    fs::read_to_string(&path).with_context(|| format!("{}: reading", path.display()))
+}
+
+/// The query and key of each line.
+fn pairs(text: &str) -> Result<Vec<(&str, &str)>> {
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            line.split_once('\t')
+                .with_context(|| format!("no TAB in {line:?}"))
+        })
+        .collect()
+}
+
+#[derive(Debug)]
+struct Groups {
+    of: Vec<i64>,
+    members: HashMap<i64, Vec<u32>>,
+}
+
+impl Groups {
+    fn parse(text: &str) -> Result<Self> {
+        let of: Vec<i64> = text
+            .lines()
+            .map(|line| line.trim().parse().context("keys_group.txt"))
+            .collect::<Result<_>>()?;
+        let mut members: HashMap<i64, Vec<u32>> = HashMap::new();
+        for (&group, row) in of.iter().zip(0..).filter(|(group, _)| **group >= 0) {
+            members.entry(group).or_default().push(row);
+        }
+        Ok(Self { of, members })
+    }
+
+    fn others(&self, row: u32, own: Option<u32>) -> Vec<u32> {
+        let group = self.of.get(row as usize).copied().unwrap_or(-1);
+        let members = self.members.get(&group).into_iter().flatten().copied();
+        members.filter(|&row| Some(row) != own).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Set>) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let set = Set::load(dir.path());
+        (dir, set)
+    }
+
+    #[test]
+    fn keys_are_those_of_all_pairs_where_there_is_no_file_of_them() {
+        let (dir, set) = set(&[
+            ("train.tsv", "q1\tk1\nq1\tk2\n"),
+            ("valid.tsv", "v\tk1\n"),
+            ("test.tsv", "t\tk3\nt\tk1\n"),
+        ]);
+        let set = set.unwrap();
+        assert_eq!(set.keys, ["k1", "k2", "k3"]);
+        let test = set.questions(dir.path(), "test.tsv").unwrap();
+        assert_eq!(test.queries, ["t"]);
+        assert_eq!(test.right, [[0, 2]]);
+        assert_eq!(test.own, [None]);
+    }
+
+    #[test]
+    fn members_of_the_group_are_right_but_the_query_is_not() {
+        let (dir, set) = set(&[
+            ("keys.tsv", "a\nb\nc\nd\n"),
+            ("keys_group.txt", "0\n0\n0\n-1\n"),
+            ("test.tsv", "a\tb\nx\td\n"),
+        ]);
+        let test = set.unwrap().questions(dir.path(), "test.tsv").unwrap();
+        assert_eq!(test.right, [vec![1, 2], vec![3]]);
+        assert_eq!(test.own, [Some(0), None]);
+    }
+
+    #[test]
+    fn a_pair_whose_key_is_nowhere_is_refused_by_name() {
+        let (dir, set) = set(&[("keys.tsv", "a\n"), ("test.tsv", "q\tz\n")]);
+        let error = set.unwrap().questions(dir.path(), "test.tsv").unwrap_err();
+        assert!(error.to_string().contains("\"z\""), "{error}");
+    }
+}
