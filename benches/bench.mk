@@ -1,26 +1,23 @@
-# Side by side with peers, on this machine, now. Included by the Makefile.
+# Measuring beside peers, on this machine. Included by the Makefile.
 PEERS := target/peers
 PEERS_PYTHON := $(PEERS)/venv/bin/python
-# Unpacked data sets, a folder each; without it `make compare` does the synthetic part only, and says so.
+# Unpacked data sets, one folder each; without it `make compare` searches synthetic rows only, and says so.
 COMPARE_DATA ?=
-# More flags: --quick, --rows 1000000, --peers faiss, --texts 10000, ... (`compare search --help` lists them).
+# More flags: --quick, --cases wiki-384, --peers faiss, ... (`target/release/compare run --help` lists them).
 COMPARE_ARGS ?=
 
-.PHONY: bench bench-criterion compare compare-pages peers
+.PHONY: bench bench-criterion compare peers
 
 # Release builds do not look for the checkout's native parts by themselves.
 compare bench bench-criterion: export MOPQDB_HOME := $(CURDIR)/.native
 
 # The default encoder is made by the release build, as nothing else here needs another.
-compare: native-onnxruntime native-model native-libtorch peers ## ourselves beside other databases and indexes; rewrites docs/comparison.md (COMPARE_DATA=FOLDER)
+compare: native-onnxruntime native-model native-libtorch peers ## mopqdb and other indexes and databases; figures in target/compare (COMPARE_DATA=FOLDER)
 	cargo build --release --workspace --bins
 	@test -f .native/bundles/default/manifest.json || target/release/mopqdb setup --dir .native
-	target/release/compare all --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" --embeddings $(TABLE_OUT)/embeddings --table $(TABLE_OUT) $(COMPARE_ARGS)
+	target/release/compare run --python $(PEERS_PYTHON) --data "$(COMPARE_DATA)" $(COMPARE_ARGS)
 
-compare-pages: ## write docs/comparison.md and docs/evidence.md again, from what was measured
-	cargo run --release -q -p mopqdb-benches --bin compare -- pages --table $(TABLE_OUT)
-
-bench: peers ## ourselves beside faiss-cpu, same codes, same run: target/bench/table.md and plot.svg
+bench: peers ## mopqdb and faiss-cpu on the same codes in the same run: target/bench/table.md
 	cargo build --release --workspace --bin beside_faiss
 	target/release/beside_faiss --python $(PEERS_PYTHON) --out target/bench $(BENCH_ARGS)
 

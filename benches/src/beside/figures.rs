@@ -1,8 +1,7 @@
-//! What was measured, against what is aimed at: a table, a plot, and the numbers.
+//! What was measured, against what is aimed at: a table, and the numbers.
 
 use super::{Bench, database, scan, train};
-use crate::chart::{Group, bars};
-use crate::compare::machine::Machine;
+use crate::machine::Machine;
 use anyhow::Result;
 use mopqdb::kernel::Kernel;
 use serde_json::{Value, json};
@@ -122,20 +121,6 @@ impl Figures {
     /// Writes what there is so far.
     pub fn write(&self, bench: &Bench) -> Result<()> {
         fs::write(bench.out.join("table.md"), self.table(bench.kernel)?)?;
-        let scans = self.lines.iter().filter(|line| line.unit == "Grows/s");
-        let groups: Vec<Group> = scans
-            .map(|line| Group {
-                label: line.what.clone(),
-                values: vec![Some(line.ours), line.peer.as_ref().map(|(peer, _)| *peer)],
-            })
-            .collect();
-        let svg = bars(
-            "Exact scans of PQ codes, one core",
-            "Grows/s",
-            &["mopqdb", "its peer, at its best level"],
-            &groups,
-        );
-        fs::write(bench.out.join("plot.svg"), svg)?;
         let lines = self.lines.iter().map(|l| {
             json!({"what": l.what, "unit": l.unit, "ours": l.ours, "peer": l.peer.as_ref().map(|p| p.0),
                 "peer_is": l.peer.as_ref().map(|p| &p.1), "note": l.note})

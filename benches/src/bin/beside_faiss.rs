@@ -1,6 +1,6 @@
 //! Ourselves beside faiss-cpu: same codes, same run, one core, CPU time, faiss at its fastest SIMD level. Every
-//! answer is compared with a plain sum first, and faiss's scores with ours. Writes a table, its numbers as JSON and
-//! a plot.
+//! answer is compared with a plain sum first, and faiss's scores with ours. Writes a table and
+//! its numbers as JSON.
 //!
 //! `make bench` has the right arguments.
 
@@ -19,7 +19,7 @@ struct Options {
     /// An interpreter with faiss-cpu.
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Where the table, its numbers and the plot go.
+    /// Where the table and its numbers go.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
     /// Rows of a scan.

@@ -1,17 +1,17 @@
-"""One search peer, one process, one JSON object on stdout. The driver is `compare` (benches/src/compare).
+"""One search peer, one process, one JSON object on stdout. The driver is `compare` (../src).
 
-    peer.py NAME about                                     version, whether an insert survives a crash, whose index it is
-    peer.py NAME settings ROWS DIM BYTES                   the settings to sweep at so many bytes a row
+    peer.py NAME about                                     version, whether an insert survives a crash
+    peer.py NAME settings ROWS DIM BYTES                   the settings to sweep, with codes of BYTES per row
     peer.py NAME build CASE INDEX SETTING                  makes and saves an index
-    peer.py NAME search CASE INDEX SETTING THREADS SECONDS REPEATS BATCH HITS LIMIT
-                                                           opens it, answers, times queries one at a time and, unless it is 0,
-                                                           BATCH a call; HITS.npy: rows found, for all queries or those that
-                                                           LIMIT seconds are enough for
+    peer.py NAME search CASE INDEX SETTING ASKING HITS     opens it, answers, times queries one at a time and in batches; HITS: "fetch"
+                                                           rows per query (int64, -1: none)
     peer.py NAME insert CASE INDEX SETTING                 inserts more rows, 100 a call
 
 CASE holds rows.npy, queries.npy and more.npy (float32) and case.json {"rows", "dim", "normalised", "fetch"}. SETTING is
 JSON: what `settings` listed. A peer is a module of `search/` with these functions: `about`, `settings`, `build`, `open`,
-`search`, `insert`. Scores are inner products; larger is better.
+`search`, `insert`. Scores are inner products; larger is better. ASKING is JSON: threads, seconds and repeats of each
+timing, queries per batch (0: none are timed), and the limit in seconds for the hits of all queries; if it is too short, only the first
+queries are answered.
 """
 
 import importlib
@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 def threads_of(command, arguments):
     # Building is told in CPU seconds, and the threads of OpenMP and OpenBLAS burn them while they wait: one.
-    return int(arguments[3]) if command == "search" else 1
+    return json.loads(arguments[3])["threads"] if command == "search" else 1
 
 
 def limit_threads(count):
@@ -89,8 +89,8 @@ def run(command, peer, arguments):
 def search(peer, case, about, folder, setting, arguments):
     import numpy as np
 
-    threads, seconds, repeats, size = int(arguments[0]), float(arguments[1]), int(arguments[2]), int(arguments[3])
-    hits, limit = arguments[4], float(arguments[5])
+    asking, hits = json.loads(arguments[0]), arguments[1]
+    threads, seconds, repeats = asking["threads"], asking["seconds"], asking["repeats"]
     queries = np.load(case / "queries.npy")
     fetch = about["fetch"]
     before = resident()
@@ -104,10 +104,10 @@ def search(peer, case, about, folder, setting, arguments):
     found, began, start, some = [], time.perf_counter(), 0, 8
     while start < len(queries):
         found.append(peer.search(index, queries[start : start + some], fetch, setting, threads))
-        if time.perf_counter() - began > limit:
+        if time.perf_counter() - began > asking["limit"]:
             break
         start, some = start + some, min(64, 2 * some)
-    np.save(hits, np.concatenate(found).astype(np.int64))
+    np.concatenate(found).astype("<i8").tofile(hits)
 
     def passes(batch):
         def work():
@@ -127,7 +127,7 @@ def search(peer, case, about, folder, setting, arguments):
 
     one = passes(1)
     # A peer that takes one query a call has no other batches.
-    batch = [] if size == 0 else passes(size) if peer.about().get("batches", True) else one
+    batch = [] if asking["batch"] == 0 else passes(asking["batch"]) if peer.about().get("batches", True) else one
     return {"open": opened, "one": one, "batch": batch, "ram": resident() - before}
 
 

@@ -1,27 +1,27 @@
-//! Where a run was made: figures mean nothing without it.
+//! The machine that figures were measured on.
 
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::{fmt, fs};
 
-/// A machine at a time.
+/// A machine and what it can do.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPU's name.
     pub cpu: String,
     /// Cores that this process may use.
     pub cores: usize,
-    /// The widest vector instructions that it has, in words.
+    /// Its widest vector instructions, in words.
     pub simd: String,
     /// Memory in GB.
     pub memory: f64,
-    /// The kernel that our scans run on.
+    /// The kernel that scans run on.
     pub kernel: String,
-    /// This project's commit or version.
+    /// This project's version.
     pub version: String,
 }
 
 impl Machine {
-    /// This one, now.
+    /// The machine that this program runs on.
     pub fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -36,6 +36,16 @@ impl Machine {
                 .map_or_else(|_| "?".into(), |kernel| kernel.name().to_string()),
             version: env!("CARGO_PKG_VERSION").into(),
         }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, {} cores, {}, {:.0} GB, kernel {}",
+            self.cpu, self.cores, self.simd, self.memory, self.kernel
+        )
     }
 }
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def about():
-    note = "IVF_PQ of 8 bytes from 65,536 texts on, as mopqdb makes codes from there on; below, whole vectors"
+    note = "IVF_PQ of 8 bytes from 65,536 texts on, as mopqdb gets codes from there on; below, full-precision vectors"
     return {"name": "lancedb + Python encoder", "version": f"lancedb {lancedb.__version__}", "note": note}
 
 

@@ -4,7 +4,7 @@ from . import lancedb_pq as plain
 
 
 def about():
-    return {**plain.about("lancedb IVF_PQ, refined"), "built_by": "lancedb_pq"}
+    return plain.about("lancedb IVF_PQ, re-ranked")
 
 
 def settings(rows, dim, bytes):

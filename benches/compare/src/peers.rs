@@ -1,0 +1,143 @@
+//! Peers as programs. A peer is given a case and prints one JSON object as its last line; `peers/peer.py` documents the
+//! protocol. Ours is [`crate::peer`], the others are modules of `peers/search`.
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Peers that scan codes or full-precision vectors: every case.
+pub const SCANS: &str = "mopqdb_opq mopqdb_exact faiss_pq faiss_opq faiss_fastscan scann_ah lancedb_pq lancedb_refined \
+                         faiss_flat sqlite_vec_flat";
+/// Graphs: up to [`GRAPH_ROWS`] only, for their memory and build time.
+pub const GRAPHS: &str = "usearch_hnsw hnswlib_hnsw";
+pub const GRAPH_ROWS: usize = 1_000_000;
+/// Ours with codes learned from pairs, where there is such a model.
+pub const LEARNED: &str = "mopqdb_mopq";
+
+/// What a peer says of itself.
+#[derive(Debug, Deserialize)]
+pub struct About {
+    pub name: String,
+    pub version: String,
+    /// Whether an acknowledged insert survives a crash.
+    pub durable: String,
+}
+
+/// One way to build an index, and the ways to search it.
+#[derive(Debug, Deserialize)]
+pub struct Setting {
+    pub build: Value,
+    /// Bytes per row.
+    pub bytes: usize,
+    pub search: Vec<Value>,
+}
+
+/// A timed loop.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Timed {
+    pub count: f64,
+    pub wall: f64,
+    /// CPU seconds of all threads.
+    pub cpu: f64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Built {
+    pub build: Timed,
+    pub disk: f64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Searched {
+    /// Seconds to the first answer.
+    pub open: f64,
+    pub one: Vec<Timed>,
+    pub batch: Vec<Timed>,
+    /// Bytes by which the resident memory grew.
+    pub ram: f64,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Grown {
+    /// A count of 0: it can't insert.
+    pub insert: Timed,
+}
+
+/// Where the programs are.
+pub struct Programs {
+    python: PathBuf,
+    /// This program; `mopqdb` is beside it.
+    this: PathBuf,
+}
+
+impl Programs {
+    pub fn new(python: &Path) -> Result<Self> {
+        let this = std::env::current_exe().context("where this program is")?;
+        let python = python.to_owned();
+        Ok(Self { python, this })
+    }
+
+    /// Runs a search peer.
+    pub fn peer<T: DeserializeOwned>(&self, peer: &str, arguments: &[&str]) -> Result<T> {
+        let mut command = if peer.starts_with("mopqdb") {
+            let mut command = Command::new(&self.this);
+            command.arg("peer");
+            command
+        } else {
+            self.script("peer.py")
+        };
+        run(command.arg(peer).args(arguments), peer)
+    }
+
+    /// A script of the folder `peers`.
+    pub fn script(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.python);
+        command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(name));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+
+    pub fn mopqdb(&self) -> Command {
+        Command::new(self.this.with_file_name("mopqdb"))
+    }
+}
+
+/// Runs a program and reads the last line it prints.
+pub fn run<T: DeserializeOwned>(command: &mut Command, name: &str) -> Result<T> {
+    let program = format!("running {:?}", command.get_program());
+    let output = command.output().context(program)?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let last: Vec<&str> = complaint.lines().rev().take(3).collect();
+        bail!("{name} failed ({}): {}", output.status, last.join(" / "));
+    }
+    answer(&String::from_utf8_lossy(&output.stdout)).with_context(|| format!("what {name} printed"))
+}
+
+/// `{"missing": why}` is an error.
+fn answer<T: DeserializeOwned>(printed: &str) -> Result<T> {
+    let mut lines = printed.lines().rev();
+    let line = lines.find(|line| !line.trim().is_empty());
+    let line = line.context("nothing was printed")?;
+    let value: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+    if let Some(why) = value.get("missing").and_then(Value::as_str) {
+        bail!("not installed: {why}");
+    }
+    Ok(serde_json::from_value(value)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_the_answer_whatever_was_printed_before() {
+        let about = "a greeting\n{\"name\": \"x\", \"version\": \"1\", \"durable\": \"yes\"}\n\n";
+        assert_eq!(answer::<About>(about).unwrap().name, "x");
+        assert!(answer::<About>("").is_err());
+        let error = answer::<About>("{\"missing\": \"ImportError: no wheel\"}").unwrap_err();
+        assert_eq!(error.to_string(), "not installed: ImportError: no wheel");
+    }
+}
