@@ -48,12 +48,6 @@ impl Snapshot {
             .sum()
     }
 
-    /// The newest `Seq` in it; a model that is trained on it says so, and rows after are new to it.
-    pub fn last_seq(&self) -> Seq {
-        let seqs = self.parts().filter_map(Part::seqs);
-        seqs.map(|(_, last)| last).max().unwrap_or_default()
-    }
-
     /// Whether a row with this key is there.
     pub fn contains(&self, key: &str) -> Result<bool> {
         Ok(self.find(key)?.is_some())

@@ -174,7 +174,7 @@ fn has_codes(
             opened => opened?,
         };
         let rows = &view.sealed.rows;
-        let theirs = check_codes(&codes, rows.hash(), rows.rows(), target).is_ok()
+        let theirs = check_codes(&codes, rows, target).is_ok()
             && target
                 .id()
                 .is_some_and(|model| model.0 == codes.meta().model);

@@ -11,7 +11,7 @@ use crate::quantizer::LookupTable;
 use crate::threads;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Less work is not worth waking a thread for and waiting for it, which take some 50 microseconds each on virtual machines.
 const SHARE: f64 = 200_000.0;
@@ -54,13 +54,6 @@ impl Scanner {
             share: SHARE,
             own_queries: OWN_QUERIES,
         }
-    }
-
-    /// The scanner that a process shares, with a thread a core.
-    pub fn global() -> Result<&'static Self> {
-        static GLOBAL: OnceLock<Scanner> = OnceLock::new();
-        let kernel = Kernel::detect()?;
-        Ok(GLOBAL.get_or_init(|| Self::with_kernel(kernel, 0)))
     }
 
     /// The kernel it runs.

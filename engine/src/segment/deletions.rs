@@ -82,12 +82,6 @@ impl Deletions {
         })
     }
 
-    /// The same dead rows, to be written by a later version.
-    pub fn at(mut self, version: Generation) -> Self {
-        self.version = version;
-        self
-    }
-
     /// Where the file is, by its name.
     pub fn name(&self) -> FileName {
         FileName::Deletions(self.segment, self.version)

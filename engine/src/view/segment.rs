@@ -6,7 +6,7 @@ use crate::ids::SegmentId;
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::segment::SegmentRecord;
-use crate::segment::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile};
+use crate::segment::{CodesFile, Deletions, FileName, RowsFile, ShortId, VecsFile};
 use crate::stored::StoredRef;
 use crate::view::live::Live;
 use std::ops::Range;
@@ -39,7 +39,6 @@ impl Sealed {
     /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
     pub fn open(files: &dyn Files, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
         let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
-        let hash = rows.hash();
         let vecs = match model.rows() {
             RowsKind::Vector => {
                 expect(rows.dim() == Some(model.dim()), rows.path(), || {
@@ -58,11 +57,7 @@ impl Sealed {
                 let path = vecs_path(dir, id, model);
                 let vecs = VecsFile::open(files, &path)?;
                 let meta = vecs.meta();
-                expect(
-                    meta.rows_hash == hash && meta.rows as usize == rows.rows(),
-                    &path,
-                    || "made from another rows file".into(),
-                )?;
+                vecs.expect_rows(&rows)?;
                 expect(meta.encoder == model.encoder_id().0, &path, || {
                     "made by another encoder".into()
                 })?;
@@ -74,7 +69,7 @@ impl Sealed {
                 let path =
                     codes_path(dir, id, model).expect("a model with a quantizer has codes files");
                 let codes = CodesFile::open(files, &path)?;
-                check_codes(&codes, hash, rows.rows(), model).and_then(|()| {
+                check_codes(&codes, &rows, model).and_then(|()| {
                     expect(codes.meta().model == model_id.0, &path, || {
                         "made under another model".into()
                     })
@@ -142,16 +137,12 @@ impl Drop for ReadOnce<'_> {
 }
 
 /// Whether codes are those of these rows under this model's shape.
-pub fn check_codes(codes: &CodesFile, hash: RowsHash, rows: usize, model: &Model) -> Result<()> {
+pub fn check_codes(codes: &CodesFile, rows: &RowsFile, model: &Model) -> Result<()> {
+    codes.expect_rows(rows)?;
     let meta = codes.meta();
     let shape = model
         .shape()
         .expect("a model whose codes are checked has a quantizer");
-    expect(
-        meta.rows_hash == hash && meta.rows as usize == rows,
-        codes.path(),
-        || "made from another rows file".into(),
-    )?;
     expect(meta.shape == shape, codes.path(), || {
         let (m, l) = (meta.shape.subspaces(), meta.shape.codewords());
         format!(

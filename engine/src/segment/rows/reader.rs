@@ -111,11 +111,6 @@ impl RowsFile {
         self.seqs.seq(&self.file, row)
     }
 
-    /// The row accepted then.
-    pub fn find_seq(&self, seq: Seq) -> Result<Option<RowId>> {
-        self.seqs.find(&self.file, seq)
-    }
-
     /// The row of a key; the last one, should there be several.
     pub fn find(&self, key: &str) -> Result<Option<RowId>> {
         self.find_hashed(KeyHash::of(key), key)

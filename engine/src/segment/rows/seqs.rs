@@ -117,17 +117,6 @@ impl Seqs {
         }
     }
 
-    pub(super) fn find(&self, file: &SegmentFile, seq: Seq) -> Result<Option<RowId>> {
-        let found = self.run_before(file, |_, first| first <= seq.0)?;
-        Ok(found.and_then(|(_, run)| {
-            let row = seq
-                .0
-                .checked_sub(run.seq)?
-                .checked_add(u64::from(run.row))?;
-            (row < u64::from(run.end)).then_some(RowId(row as u32))
-        }))
-    }
-
     /// The last run that begins before something, by binary search: `before(row, seq)` holds for the first runs.
     fn run_before(
         &self,

@@ -27,7 +27,6 @@ fn check_rows(path: &Path, summary: &RowsSummary, rows: &[(Seq, String, ValueRef
             };
             assert!(cursor.next().unwrap() == Some(expected), "row {row}");
             assert_eq!(file.seq(row).unwrap(), *seq);
-            assert_eq!(file.find_seq(*seq).unwrap(), Some(row));
             assert_eq!(file.key(row).unwrap(), key);
             let found = file.find(key).unwrap();
             assert_eq!(found, Some(RowId(last_of[key.as_str()] as u32)));
@@ -173,8 +172,6 @@ fn vectors_of_many_chunks_come_back_in_ranges() {
         assert_eq!(file.vectors(range).unwrap(), expected);
     }
     assert_eq!(file.vectors(0..3000).unwrap().as_ptr() as usize % 64, 0);
-    assert_eq!(file.find_seq(Seq(7)).unwrap(), None);
-    assert_eq!(file.find_seq(Seq(6000)).unwrap(), None);
 }
 
 #[test]
