@@ -28,8 +28,8 @@
 //! scan chooses the level whose lookups and survivors together cost least, by what it measures.
 
 use super::block::{Bits, Entries, ROWS_PER_BLOCK};
+use super::instructions::Kernel;
 use super::lanes::Lanes;
-use super::level::Kernel;
 use super::looks;
 use super::stream::{ask_ahead, touch};
 use super::survivors::Survivors;

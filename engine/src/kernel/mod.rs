@@ -26,8 +26,8 @@ mod filter_tests;
 mod float;
 #[cfg(all(any(unoptimised, test), target_arch = "x86_64", not(miri)))]
 mod fused;
+mod instructions;
 mod lanes;
-mod level;
 mod looks;
 pub(crate) mod pool;
 mod portable;
@@ -40,5 +40,5 @@ pub(crate) use block::Entries;
 pub use block::{Bits, ROWS_PER_BLOCK};
 pub(crate) use columns::Columns;
 pub(crate) use filter::{Filter, Verdict};
-pub use level::Kernel;
+pub use instructions::Kernel;
 pub(crate) use survivors::Survivors;

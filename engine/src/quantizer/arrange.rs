@@ -4,7 +4,7 @@
 //! bits alone where it can: the nearer to each other the codewords that share those bits, the more rows it drops.
 
 use super::codebook::Codebook;
-use super::model::Quantizer;
+use super::quantizer::Quantizer;
 use super::selection::Selection;
 use crate::error::Result;
 

@@ -14,18 +14,19 @@ mod fixed;
 mod head;
 mod kmeans;
 mod linalg;
-mod model;
 mod opq;
 mod pq;
+#[expect(clippy::module_inception, reason = "the file is named after its type")]
+mod quantizer;
 mod selection;
 mod shape;
 mod table;
 
 pub use codebook::Codebook;
 pub use head::Head;
-pub use model::{Quantizer, QuantizerBuilder};
 pub use opq::train_opq;
 pub use pq::{TrainPq, Trained, train_pq};
+pub use quantizer::{Quantizer, QuantizerBuilder};
 pub use selection::{Activation, QueryMode, Selection};
 pub use shape::{Bits, CodeShape, ROWS_PER_BLOCK};
 pub use table::LookupTable;

@@ -7,8 +7,8 @@
 use super::codebook::Codebook;
 use super::kmeans::{KMeans, Machine};
 use super::linalg::{nearest_rotation, symmetric_eigen};
-use super::model::Quantizer;
 use super::pq::{Setup, TrainPq, Trained, slices};
+use super::quantizer::Quantizer;
 use crate::error::{Error, Result};
 use crate::kernel::Columns;
 use crate::metric::Metric;

@@ -2,7 +2,7 @@
 
 use super::codebook::Codebook;
 use super::kmeans::{KMeans, Machine};
-use super::model::Quantizer;
+use super::quantizer::Quantizer;
 use super::shape::CodeShape;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;

@@ -1,7 +1,7 @@
 //! The scan over packed codes.
 
+use super::one_query::{MAX_TILE, Scratch, Search};
 use super::scanner::{Scanner, chunks};
-use super::search::{MAX_TILE, Scratch, Search};
 use super::seed::{from_nothing, seeds};
 use super::source::{Alive, BlockSource, blocks_of};
 use super::topk::{Found, SharedThreshold, merge};

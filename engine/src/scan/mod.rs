@@ -6,8 +6,8 @@
 //! number of threads or the split into sources.
 
 mod codes;
+mod one_query;
 mod scanner;
-mod search;
 mod seed;
 mod source;
 mod topk;

@@ -1,7 +1,7 @@
 //! A threshold to begin with, from a sample.
 
+use super::one_query::{Scratch, Search};
 use super::scanner::Chunk;
-use super::search::{Scratch, Search};
 use super::source::{Alive, BlockSource, blocks_of};
 use crate::error::Result;
 use crate::kernel::Kernel;

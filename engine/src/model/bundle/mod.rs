@@ -13,8 +13,8 @@
 
 #[cfg(feature = "onnx-write")]
 mod from_weights;
-mod manifest;
 mod open;
+mod spec;
 mod tensors;
 mod writer;
 
@@ -23,11 +23,11 @@ mod tests;
 
 #[cfg(feature = "onnx-write")]
 pub use from_weights::{WRITER_VERSION, bundle_from_weights, make_default_bundle};
-pub use manifest::{
+pub use open::Bundle;
+pub use spec::{
     ActivationName, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest, QuantizerSpec,
     QueryName, SelectionName, TENSORS_FILE,
 };
-pub use open::Bundle;
 pub use writer::BundleWriter;
 
 /// A tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions, cosine), kept in this

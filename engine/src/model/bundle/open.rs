@@ -1,6 +1,6 @@
 //! Opening a bundle: everything but the encoder's own files is checked before it is used; those when first loaded.
 
-use super::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
+use super::spec::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
 use super::tensors;
 #[cfg(feature = "onnx")]
 use crate::disk::mmap::Mapping;

@@ -3,7 +3,7 @@
 //! codebook (subspaces, codewords, sub_dim); head.weight (dim, hidden) and head.bias (dim); rotation (dim, dim), applied
 //! as `y = x R`; keys (subspaces, codewords, sub_dim); bilinear (sub_dim, sub_dim). All f32.
 
-use super::manifest::{ActivationName, Manifest, QuantizerSpec, SelectionName};
+use super::spec::{ActivationName, Manifest, QuantizerSpec, SelectionName};
 use crate::error::{Error, Result};
 use crate::quantizer::{Activation, Codebook, Head, Quantizer, Selection};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};

@@ -1,6 +1,6 @@
 //! What a bundle promises, on bundles without an encoder; those with one are tested with the encoder.
 
-use super::manifest::{ActivationName, QueryName, SelectionName};
+use super::spec::{ActivationName, QueryName, SelectionName};
 use super::*;
 use crate::error::Error;
 use crate::ids::EncoderId;

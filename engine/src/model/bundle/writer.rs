@@ -1,9 +1,7 @@
 //! Writing a bundle: into a directory of its own beside the place, synced, then renamed there whole.
 
-use super::manifest::{
-    FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, TENSORS_FILE, check_name,
-};
 use super::open::Bundle;
+use super::spec::{FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, TENSORS_FILE, check_name};
 use super::tensors;
 use crate::disk::files::{self, Disk, Files};
 use crate::error::{Error, Result};

@@ -205,12 +205,10 @@ impl<'a> Search<'a> {
         let mut best = (subspaces * costs.sum, Plan::Floats, self.filter.level());
         let mut cheapest = true;
         for level in self.filter.levels() {
-            let (lookup, sharper) = costs.lookup[level as usize - 4..]
-                .split_first()
-                .expect("a cost for each level");
+            let (lookup, sharper) = costs.lookups_from(level);
             let worth = sharper[..(self.filter.levels().end() - level) as usize]
                 .iter()
-                .all(|cost| cost > lookup);
+                .all(|&cost| cost > lookup);
             let lookups = subspaces * lookup;
             if !worth || lookups >= best.0 {
                 continue;

@@ -20,10 +20,10 @@ use std::sync::OnceLock;
 
 /// An instruction set that this CPU was found to have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Kernel(pub(super) Level);
+pub struct Kernel(pub(super) Instructions);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Level {
+pub(super) enum Instructions {
     Scalar,
     Portable,
     #[cfg(target_arch = "x86_64")]
@@ -77,12 +77,12 @@ impl Kernel {
     /// Every kernel that this CPU runs, slowest first.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut, reason = "other architectures have two")]
-        let mut kernels = vec![Self(Level::Scalar), Self(Level::Portable)];
+        let mut kernels = vec![Self(Instructions::Scalar), Self(Instructions::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
             let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             if avx2 {
-                kernels.push(Self(Level::Avx2));
+                kernels.push(Self(Instructions::Avx2));
             }
             if avx2
                 && is_x86_feature_detected!("avx512f")
@@ -90,7 +90,7 @@ impl Kernel {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vbmi")
             {
-                kernels.push(Self(Level::Avx512));
+                kernels.push(Self(Instructions::Avx512));
             }
         }
         kernels
@@ -108,12 +108,12 @@ impl Kernel {
     /// Its name, as `MOPQDB_KERNEL` takes it.
     pub fn name(&self) -> &'static str {
         match self.0 {
-            Level::Scalar => "scalar",
-            Level::Portable => "portable",
+            Instructions::Scalar => "scalar",
+            Instructions::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => "avx2",
+            Instructions::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => "avx512",
+            Instructions::Avx512 => "avx512",
         }
     }
 }
@@ -124,7 +124,7 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// Compiles a loop, written once, for each x86-64 level, and calls the one that the kernel stands for.
+/// Compiles a loop, written once, for each set of x86-64 instructions, and calls the one that the kernel stands for.
 macro_rules! by_level {
     ($kernel:expr, $scalar:path, $body:path, ($($arg:ident: $type:ty),*) $(-> $result:ty)?) => {{
         #[cfg(target_arch = "x86_64")]
@@ -138,14 +138,14 @@ macro_rules! by_level {
             $body($($arg),*)
         }
         match $kernel.0 {
-            Level::Scalar => $scalar($($arg),*),
-            Level::Portable => $body($($arg),*),
+            Instructions::Scalar => $scalar($($arg),*),
+            Instructions::Portable => $body($($arg),*),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
-            Level::Avx2 => unsafe { avx2($($arg),*) },
+            // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
+            Instructions::Avx2 => unsafe { avx2($($arg),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { avx512($($arg),*) },
+            Instructions::Avx512 => unsafe { avx512($($arg),*) },
         }
     }};
 }
@@ -188,7 +188,7 @@ impl Kernel {
             }
             Ok::<(), usize>(())
         };
-        if self.0 == Level::Scalar {
+        if self.0 == Instructions::Scalar {
             for (row, (x, codes)) in x
                 .chunks_exact(dim)
                 .zip(out.chunks_exact_mut(subspaces.len()))
@@ -235,8 +235,8 @@ impl Kernel {
             unsafe { avx512_nearest::assign(subspaces, x, out) }
         }
         #[cfg(target_arch = "x86_64")]
-        if self.0 == Level::Avx512 {
-            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+        if self.0 == Instructions::Avx512 {
+            // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
             return unsafe { avx512(subspaces, x, out) };
         }
         by_level!(self, float::assign, float::assign, (subspaces: &[Columns], x: &[f32], out: &mut [u8]))
@@ -256,9 +256,9 @@ impl Kernel {
             unsafe { avx512_nearest::each(columns, x, columns.inputs, out) }
         }
         #[cfg(target_arch = "x86_64")]
-        if self.0 == Level::Avx512 {
+        if self.0 == Instructions::Avx512 {
             let mut found = vec![(0, 0.0); codes.len()];
-            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
+            // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
             unsafe { avx512(columns, x, &mut found) };
             for (found, (code, sum)) in found.into_iter().zip(codes.iter_mut().zip(sums)) {
                 (*code, *sum) = found;
@@ -313,17 +313,17 @@ impl Kernel {
             unsafe { distance::similarities::<Avx512Sums, L2>(queries, dim, rows, out) }
         }
         match self.0 {
-            Level::Scalar => distance::plain::<L2>(queries, dim, rows, out),
+            Instructions::Scalar => distance::plain::<L2>(queries, dim, rows, out),
             // SAFETY: plain sums need no features.
-            Level::Portable => unsafe {
+            Instructions::Portable => unsafe {
                 distance::similarities::<Plain, L2>(queries, dim, rows, out)
             },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
-            Level::Avx2 => unsafe { avx2::<L2>(queries, dim, rows, out) },
+            // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
+            Instructions::Avx2 => unsafe { avx2::<L2>(queries, dim, rows, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { avx512::<L2>(queries, dim, rows, out) },
+            Instructions::Avx512 => unsafe { avx512::<L2>(queries, dim, rows, out) },
         }
     }
 
@@ -331,7 +331,7 @@ impl Kernel {
     pub(crate) fn scores(self, table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
         assert_eq!(block.len(), table.block_bytes());
         match self.0 {
-            Level::Scalar => scalar::scores(table, block, out),
+            Instructions::Scalar => scalar::scores(table, block, out),
             // Compiled for none of the larger instruction sets: it would become gathers, which take twice the time.
             _ => adc::scores(table, block, out),
         }
@@ -346,11 +346,11 @@ impl Kernel {
     /// Whether a first look at some lines of a block is worth while: where looking up is as fast as memory.
     pub(super) fn looks_twice(self) -> bool {
         match self.0 {
-            Level::Scalar | Level::Portable => false,
+            Instructions::Scalar | Instructions::Portable => false,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => false,
+            Instructions::Avx2 => false,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => true,
+            Instructions::Avx512 => true,
         }
     }
 
@@ -372,15 +372,15 @@ impl Kernel {
         }
         match self.0 {
             // SAFETY: the portable lanes need no features.
-            Level::Scalar | Level::Portable => unsafe {
+            Instructions::Scalar | Instructions::Portable => unsafe {
                 filter::survivors::<Portable>(filter, blocks, out)
             },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
-            Level::Avx2 => unsafe { avx2(filter, blocks, out) },
+            // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
+            Instructions::Avx2 => unsafe { avx2(filter, blocks, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { avx512(filter, blocks, out) },
+            Instructions::Avx512 => unsafe { avx512(filter, blocks, out) },
         }
     }
 
@@ -400,15 +400,15 @@ impl Kernel {
         }
         match self.0 {
             // SAFETY: the portable lanes need no features.
-            Level::Scalar | Level::Portable => unsafe {
+            Instructions::Scalar | Instructions::Portable => unsafe {
                 filter::look_again::<Portable>(filter, blocks, out)
             },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a Kernel of this level exists only if the CPU was found to have these features.
-            Level::Avx2 => unsafe { avx2(filter, blocks, out) },
+            // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
+            Instructions::Avx2 => unsafe { avx2(filter, blocks, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { avx512(filter, blocks, out) },
+            Instructions::Avx512 => unsafe { avx512(filter, blocks, out) },
         }
     }
 
@@ -441,20 +441,20 @@ impl Kernel {
     /// What the parts of a scan cost on this kernel.
     pub(crate) fn costs(self) -> Costs {
         match self.0 {
-            Level::Scalar => Costs::WITHOUT_FILTER,
-            Level::Portable if !portable::FAST => Costs::WITHOUT_FILTER,
-            Level::Portable => Costs {
+            Instructions::Scalar => Costs::WITHOUT_FILTER,
+            Instructions::Portable if !portable::FAST => Costs::WITHOUT_FILTER,
+            Instructions::Portable => Costs {
                 lookup: [20.0, 32.0, 52.0, 90.0, 170.0],
                 ..Costs::WITHOUT_FILTER
             },
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => Costs {
+            Instructions::Avx2 => Costs {
                 lookup: [6.0, 9.0, 13.0, 22.0, 38.0],
                 ..Costs::WITHOUT_FILTER
             },
             // One permute for 128 entries, two for 256; nothing is gained by fewer.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => Costs {
+            Instructions::Avx512 => Costs {
                 lookup: [2.2, 2.2, 2.0, 2.0, 3.2],
                 ..Costs::WITHOUT_FILTER
             },
@@ -462,11 +462,14 @@ impl Kernel {
     }
 }
 
+/// The fewest bits of a code that the filter looks up.
+const LOWEST_LEVEL: usize = 4;
+
 /// Orders of magnitude in CPU cycles, for choosing between ways that give the same answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Costs {
-    /// One subspace of 64 rows in the filter, by the bits looked up: 4, 5, 6, 7, 8. Infinite: never.
-    pub(crate) lookup: [f32; 5],
+    /// One subspace of 64 rows in the filter, by its level: from [`LOWEST_LEVEL`] on. Infinite: never.
+    lookup: [f32; 5],
     /// One subspace of 64 rows in f32.
     pub(crate) sum: f32,
     /// A row that the filter let through, and each of its subspaces.
@@ -479,6 +482,12 @@ impl Costs {
         sum: 64.0,
         survivor: (15.0, 2.0),
     };
+
+    /// One subspace of 64 rows in the filter at a level, and at each level above it.
+    pub(crate) fn lookups_from(&self, level: u32) -> (f32, &[f32]) {
+        let costs = &self.lookup[level as usize - LOWEST_LEVEL..];
+        (costs[0], &costs[1..])
+    }
 
     /// One subspace of 64 rows, the cheapest way.
     pub(crate) fn least(&self) -> f32 {
