@@ -81,7 +81,7 @@ pub fn segment(bytes: &[u8]) {
         while let Ok(Some(row)) = cursor.next() {
             let (key, at) = (row.key.to_owned(), row.row);
             if let Ok(Some(found)) = rows.find(&key) {
-                assert!((found.0 as usize) < rows.rows());
+                assert!((found.0 as usize) < rows.row_count());
             }
             let _ = rows.seq(at);
             let _ = rows.text(at);
@@ -92,11 +92,11 @@ pub fn segment(bytes: &[u8]) {
         let _ = rows.verify();
     }
     if let Ok(vecs) = VecsFile::open(&disk, &path) {
-        let _ = vecs.vectors(0..vecs.rows());
+        let _ = vecs.vectors(0..vecs.row_count());
         let _ = vecs.verify();
     }
     if let Ok(codes) = CodesFile::open(&disk, &path) {
-        let _ = codes.blocks(0..codes.rows().div_ceil(64));
+        let _ = codes.blocks(0..codes.row_count().div_ceil(64));
         let _ = codes.stats();
         let _ = codes.verify();
     }

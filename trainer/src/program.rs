@@ -129,7 +129,7 @@ impl Rows {
             flags.db.display()
         );
         ensure!(
-            config.joint.is_none() || model.rows() == RowsKind::Text,
+            config.joint.is_none() || model.kind() == RowsKind::Text,
             "{}: --joint trains an encoder of texts, and the rows are vectors",
             flags.db.display()
         );
@@ -145,7 +145,7 @@ impl Rows {
         })?;
         all.sort_by_key(|row| row.0);
         let through_seq = all.last().map_or(0, |row| row.0.0);
-        let has_texts = model.rows() == RowsKind::Text;
+        let has_texts = model.kind() == RowsKind::Text;
         let (mut keys, mut texts, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
         for (_, key, text, vector) in all {
             keys.push(key);

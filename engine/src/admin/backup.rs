@@ -334,7 +334,7 @@ impl Copying<'_> {
         }
         for segment in &self.record.segments {
             let mut needed = vec![FileName::Rows(segment.id).within(&here)];
-            if model.rows() == RowsKind::Text {
+            if model.kind() == RowsKind::Text {
                 needed.push(vecs_path(&here, segment.id, model));
             }
             needed.extend(codes_path(&here, segment.id, model));

@@ -153,11 +153,11 @@ impl Reading {
             let Some(rows) = self.open(segment.id, record.metric)? else {
                 continue;
             };
-            let mut live = Live::all(rows.rows() as u32);
+            let mut live = Live::all(rows.row_count() as u32);
             if let Some(version) = segment.deletions {
                 let path = FileName::Deletions(segment.id, version).within(&dir);
                 match Deletions::read(&self.disk, &path) {
-                    Ok(deletions) => live = Live::without(live.rows(), deletions.words()),
+                    Ok(deletions) => live = Live::without(live.row_count(), deletions.words()),
                     Err(e) => self.damaged(e)?,
                 }
             }
@@ -176,7 +176,7 @@ impl Reading {
             if let FileName::Rows(id) = name
                 && let Some(rows) = self.open(id, Metric::Cosine)?
             {
-                let live = Live::all(rows.rows() as u32);
+                let live = Live::all(rows.row_count() as u32);
                 open.insert(id, (rows, live));
             }
         }
@@ -187,7 +187,7 @@ impl Reading {
                 match Deletions::read(&self.disk, &name.within(&dir)) {
                     Ok(deletions) => deletions
                         .iter()
-                        .filter(|row| row.0 < live.rows())
+                        .filter(|row| row.0 < live.row_count())
                         .collect::<Vec<RowId>>()
                         .into_iter()
                         .for_each(|row| {

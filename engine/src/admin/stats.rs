@@ -75,7 +75,7 @@ impl Stats {
             .iter()
             .map(|view| u64::from(view.live.dead()))
             .sum();
-        let width = match (model.shape(), model.rows()) {
+        let width = match (model.shape(), model.kind()) {
             (Some(shape), _) => shape.row_bytes(),
             (None, RowsKind::Text) => model.dim() * 2,
             (None, RowsKind::Vector) => model.dim() * 4,
@@ -86,7 +86,7 @@ impl Stats {
             tail_rows: snapshot.tail.alive(),
             segments: snapshot.segments.len(),
             generation: snapshot.generation(),
-            kind: model.rows(),
+            kind: model.kind(),
             metric: model.metric(),
             dim: model.dim(),
             model: model.model_id().to_string(),

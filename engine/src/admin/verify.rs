@@ -208,7 +208,7 @@ fn check_segment(
     if options.deep {
         found.codes += compare_codes(&sealed, model, |e| found.problems.push(e.to_string()))?;
     }
-    if options.encode > 0 && model.rows() == RowsKind::Text {
+    if options.encode > 0 && model.kind() == RowsKind::Text {
         check_texts(&view, model, options.encode, found)?;
     }
     Ok(())
@@ -225,8 +225,8 @@ pub(crate) fn compare_codes(
     };
     let mut stored = vec![0; shape.subspaces()];
     let mut wide = Vec::new();
-    for start in (0..sealed.rows.rows()).step_by(64) {
-        let end = (start + 64).min(sealed.rows.rows());
+    for start in (0..sealed.rows.row_count()).step_by(64) {
+        let end = (start + 64).min(sealed.rows.row_count());
         wide.clear();
         sealed.vectors(start..end)?.widen_into(&mut wide);
         let block = codes.blocks(start / 64..start / 64 + 1)?;
@@ -243,7 +243,7 @@ pub(crate) fn compare_codes(
             }
         }
     }
-    Ok(sealed.rows.rows() as u64)
+    Ok(sealed.rows.row_count() as u64)
 }
 
 /// Encodes some living texts of a segment again.

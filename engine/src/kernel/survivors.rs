@@ -88,7 +88,7 @@ impl Survivors {
     }
 
     /// The rows, counted through all blocks, in ascending order.
-    pub(crate) fn rows(&self, rows: &mut Vec<u16>) {
+    pub(crate) fn list_rows(&self, rows: &mut Vec<u16>) {
         rows.clear();
         for (block, &mask) in self.blocks.iter().zip(&self.masks[..self.count]) {
             let first = block * ROWS_PER_BLOCK as u16;
@@ -170,7 +170,7 @@ mod tests {
                     mask >> (row % 64) & 1 == 1
                 };
                 let expected = (0..blocks * 64).filter(is_set).map(|row| row as u16);
-                survivors.rows(&mut rows);
+                survivors.list_rows(&mut rows);
                 assert_eq!(rows, expected.collect::<Vec<_>>());
                 assert_eq!(survivors.len(), rows.len());
             }

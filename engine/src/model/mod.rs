@@ -132,7 +132,7 @@ impl Model {
     }
 
     /// What rows of a database with this model are.
-    pub fn rows(&self) -> RowsKind {
+    pub fn kind(&self) -> RowsKind {
         match &self.bundle {
             Some(bundle) if bundle.has_encoder() => RowsKind::Text,
             _ => RowsKind::Vector,

@@ -148,7 +148,7 @@ pub const EXACT: &str = "exact";
 /// Opens a model of a database whose active model is `active`, which may be the one; `exact` too. Writes nothing.
 pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize) -> Result<Model> {
     let exact = id == ModelId::exact(active.encoder_id());
-    if exact && active.rows() == RowsKind::Vector {
+    if exact && active.kind() == RowsKind::Vector {
         // A record names no model for it, so it needs no bundle.
         return Ok(Model::none(active.dim(), active.metric()));
     }

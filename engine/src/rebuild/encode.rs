@@ -40,8 +40,8 @@ pub(crate) fn encode_segment(
     done: &mut dyn FnMut(u64),
 ) -> Result<Encoded> {
     let mut encoded = Encoded::default();
-    let rows = view.sealed.rows.rows();
-    let vecs = match target.rows() {
+    let rows = view.sealed.rows.row_count();
+    let vecs = match target.kind() {
         RowsKind::Vector => None,
         RowsKind::Text => Some(match find_vecs(files, homes, view, target)? {
             Some(vecs) => vecs,
@@ -198,7 +198,7 @@ fn encode_texts(
         segment: view.sealed.id,
         rows_hash: rows.hash(),
         encoder: target.encoder_id().0,
-        rows: rows.rows() as u32,
+        rows: rows.row_count() as u32,
         dim: target.dim() as u32,
     };
     let mut writer = VecsWriter::create(

@@ -76,11 +76,11 @@ pub(super) fn prepare(
         let total: u64 = snapshot
             .segments
             .iter()
-            .map(|view| view.sealed.rows.rows() as u64)
+            .map(|view| view.sealed.rows.row_count() as u64)
             .sum();
         let mut rows = (snapshot.segments.iter())
             .filter(|view| finished.contains(&view.sealed.id))
-            .map(|view| view.sealed.rows.rows() as u64)
+            .map(|view| view.sealed.rows.row_count() as u64)
             .sum();
         let mut news = false;
         for view in snapshot.segments.iter() {
@@ -140,8 +140,8 @@ fn open_target(
     let target = registry::open_to_serve(files, layout, &active, id, options.threads)?;
     let record = reader.record();
     let fits = target.metric() == record.metric
-        && target.rows() == record.rows
-        && (target.rows() == crate::row::RowsKind::Text || target.dim() == record.dim as usize);
+        && target.kind() == record.rows
+        && (target.kind() == crate::row::RowsKind::Text || target.dim() == record.dim as usize);
     if !fits {
         return Err(Error::Model(format!(
             "model {} is of another metric, width or kind than this database",

@@ -282,7 +282,7 @@ impl<'a> Search<'a> {
         if !alive.all(first_block..first_block + blocks) {
             survivors.retain(|block| alive.of(first_block + block));
         }
-        survivors.rows(rows);
+        survivors.list_rows(rows);
         self.measured.0 += rows.len();
         self.scored += rows.len();
         self.rescore(bytes, first_block, rows);

@@ -203,7 +203,7 @@ impl CodesFile {
     }
 
     /// Rows.
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.meta.rows as usize
     }
 

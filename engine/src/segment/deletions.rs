@@ -45,7 +45,7 @@ impl Deletions {
     }
 
     /// Rows of the segment, dead ones included.
-    pub fn rows(&self) -> u32 {
+    pub fn row_count(&self) -> u32 {
         self.rows
     }
 

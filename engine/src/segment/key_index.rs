@@ -86,7 +86,7 @@ impl KeyIndex {
     }
 
     /// The rows whose keys have this hash, last first: of those with the same key the last one counts.
-    pub(crate) fn rows(&self, hash: KeyHash) -> impl Iterator<Item = RowId> {
+    pub(crate) fn rows_of(&self, hash: KeyHash) -> impl Iterator<Item = RowId> {
         let bucket = hash.bucket(buckets(self.entries.len() as u32));
         let range = match self.starts.get(bucket..bucket + 2) {
             Some(&[start, end]) => start as usize..end as usize,
@@ -131,13 +131,13 @@ mod tests {
             assert_eq!(merged.entries(), index(&keys).entries());
             assert_eq!(merged.starts(), index(&keys).starts());
             for (row, key) in keys.iter().enumerate() {
-                let mut found = merged.rows(KeyHash::of(key));
+                let mut found = merged.rows_of(KeyHash::of(key));
                 assert!(found.any(|found| found.0 as usize == row), "{key}");
             }
         }
         let found = (3000..9000).flat_map(|n| {
             let hash = KeyHash::of(&format!("key {n}"));
-            index(&keys).rows(hash).collect::<Vec<_>>()
+            index(&keys).rows_of(hash).collect::<Vec<_>>()
         });
         assert!(found.count() < 3, "32 bits of hash agree by chance only");
     }
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn of_rows_with_one_hash_the_last_comes_first() {
         let keys = vec!["a".to_string(), "b".into(), "a".into()];
-        let found: Vec<_> = index(&keys).rows(KeyHash::of("a")).collect();
+        let found: Vec<_> = index(&keys).rows_of(KeyHash::of("a")).collect();
         assert_eq!(found, [RowId(2), RowId(0)]);
-        let none = index(&[]).rows(KeyHash::of("a")).count();
+        let none = index(&[]).rows_of(KeyHash::of("a")).count();
         assert_eq!(none, 0);
     }
 }

@@ -144,7 +144,7 @@ impl VecsFile {
     }
 
     /// Rows.
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.meta.rows as usize
     }
 
@@ -156,7 +156,11 @@ impl VecsFile {
     /// Vectors of a range of rows: (rows, dim). Panics if the range is not within the rows.
     #[inline]
     pub fn vectors(&self, rows: Range<usize>) -> Result<&[f16]> {
-        assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
+        assert!(
+            rows.end <= self.row_count(),
+            "rows {rows:?} of {}",
+            self.row_count()
+        );
         let dim = self.dim();
         (self.file).numbers(&self.vectors, rows.start * dim..rows.end * dim)
     }

@@ -181,7 +181,7 @@ pub(crate) fn is_leftover(
     if !inputs.is_empty() && inputs.iter().all(there) {
         return Ok(true);
     }
-    for row in (0..rows.rows() as u32).map(RowId) {
+    for row in (0..rows.row_count() as u32).map(RowId) {
         let seq = rows.seq(row)?;
         let batch = logged.range(..=seq).next_back();
         if batch.is_none_or(|(_, end)| *end <= seq) {
@@ -206,7 +206,7 @@ fn is_spent(
     for &file in parsed {
         if let FileName::Deletions(of, _) = file
             && of == rows.meta().segment
-            && Deletions::read(files, &file.within(dir))?.dead() as usize == rows.rows()
+            && Deletions::read(files, &file.within(dir))?.dead() as usize == rows.row_count()
         {
             return Ok(true);
         }

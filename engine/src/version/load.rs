@@ -46,7 +46,7 @@ pub(crate) fn model(
     let agrees = model.metric() == record.metric
         && model.dim() == record.dim as usize
         && model.encoder_id() == record.encoder
-        && model.rows() == record.rows;
+        && model.kind() == record.rows;
     if !agrees {
         let detail = format!(
             "version {} and its model do not agree on metric, width or encoder",

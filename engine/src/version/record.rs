@@ -57,7 +57,7 @@ impl VersionRecord {
         Self {
             generation: Generation(1),
             metric: model.metric(),
-            rows: model.rows(),
+            rows: model.kind(),
             dim: model.dim() as u32,
             encoder: model.encoder_id(),
             model: model.id(),

@@ -81,7 +81,7 @@ fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
         );
         return Err(Error::corrupt(path, "record", 0, detail));
     }
-    let texts = model.rows() == RowsKind::Text;
+    let texts = model.kind() == RowsKind::Text;
     for (_, change, vector) in batch.iter() {
         if let (Change::Put { key, text }, Some(vector)) = (change, vector) {
             let half = matches!(vector, StoredRef::F16(_));

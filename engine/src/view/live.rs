@@ -37,7 +37,7 @@ impl Live {
     }
 
     /// Rows, dead ones included.
-    pub fn rows(&self) -> u32 {
+    pub fn row_count(&self) -> u32 {
         self.rows
     }
 

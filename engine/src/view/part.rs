@@ -39,7 +39,7 @@ impl<'a> Part<'a> {
 
     /// Rows, dead ones included.
     pub(crate) fn len(self) -> usize {
-        self.live().rows() as usize
+        self.live().row_count() as usize
     }
 
     /// When a row was accepted.

@@ -39,7 +39,7 @@ impl Sealed {
     /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
     pub fn open(files: &dyn Files, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
         let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
-        let vecs = match model.rows() {
+        let vecs = match model.kind() {
             RowsKind::Vector => {
                 expect(rows.dim() == Some(model.dim()), rows.path(), || {
                     format!(
@@ -191,7 +191,7 @@ impl SegmentView {
         record: &SegmentRecord,
         sealed: Arc<Sealed>,
     ) -> Result<Self> {
-        let rows = sealed.rows.rows() as u32;
+        let rows = sealed.rows.row_count() as u32;
         let agrees = record.rows == rows && record.rows_hash == sealed.rows.hash().0;
         expect(agrees, sealed.rows.path(), || {
             "not the file that the version record names".into()
@@ -203,7 +203,7 @@ impl SegmentView {
                 let deletions = Deletions::read(files, &path)?;
                 let agrees = deletions.segment() == record.id
                     && deletions.version() == version
-                    && deletions.rows() == rows
+                    && deletions.row_count() == rows
                     && deletions.dead() == record.dead;
                 expect(agrees, &path, || {
                     "not the deletions that the version record names".into()

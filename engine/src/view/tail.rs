@@ -84,21 +84,21 @@ impl Tail {
 
     /// Adds a run behind the others.
     pub fn push(&mut self, run: Run) {
-        if run.rows() == 0 {
+        if run.row_count() == 0 {
             return;
         }
-        let live = Live::all(run.rows());
+        let live = Live::all(run.row_count());
         self.active.push(RunView {
             run: Arc::new(run),
             live,
         });
         while let [.., older, newer] = &self.active[..] {
-            if older.run.rows() >= 2 * newer.run.rows() {
+            if older.run.row_count() >= 2 * newer.run.row_count() {
                 break;
             }
             let merged = Run::merge(older, newer);
             self.active.truncate(self.active.len() - 2);
-            let live = Live::all(merged.rows());
+            let live = Live::all(merged.row_count());
             self.active.push(RunView {
                 run: Arc::new(merged),
                 live,
@@ -175,7 +175,7 @@ impl Run {
             merged.extend(view);
         }
         merged.index = if older.live.dead() + newer.live.dead() == 0 {
-            KeyIndex::merged(&older.run.index, &newer.run.index, older.run.rows())
+            KeyIndex::merged(&older.run.index, &newer.run.index, older.run.row_count())
         } else {
             merged.indexed()
         };
@@ -228,7 +228,7 @@ impl Run {
     }
 
     /// Rows, dead ones included.
-    pub fn rows(&self) -> u32 {
+    pub fn row_count(&self) -> u32 {
         self.seqs.len() as u32
     }
 
@@ -275,7 +275,7 @@ impl Run {
 
     /// The row with this key, dead or alive.
     pub fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
-        let mut rows = self.index.rows(hash);
+        let mut rows = self.index.rows_of(hash);
         rows.find(|&row| **self.key(row) == *key)
     }
 }

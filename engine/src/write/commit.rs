@@ -230,7 +230,7 @@ impl Store {
             .map(|segment| (segment.id, segment.clone()))
             .collect();
         for view in snapshot.segments.iter() {
-            let (id, rows, dead) = (view.sealed.id, view.live.rows(), view.live.dead());
+            let (id, rows, dead) = (view.sealed.id, view.live.row_count(), view.live.dead());
             let before = named.get(&id);
             let deletions = match before {
                 _ if dead == 0 => None,
@@ -264,7 +264,7 @@ impl Store {
         let record = VersionRecord {
             generation,
             metric: model.metric(),
-            rows: model.rows(),
+            rows: model.kind(),
             dim: model.dim() as u32,
             encoder: model.encoder_id(),
             model: model.id(),

@@ -193,7 +193,7 @@ fn sizes(snapshot: &Snapshot) -> Vec<Size> {
     snapshot
         .segments
         .iter()
-        .map(|view| (view.live.rows(), view.live.dead()))
+        .map(|view| (view.live.row_count(), view.live.dead()))
         .collect()
 }
 

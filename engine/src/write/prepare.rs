@@ -126,7 +126,7 @@ fn check_row(model: &Model, at: usize, row: &Row) -> Result<()> {
             row.key.len()
         )));
     }
-    match (&row.value, model.rows()) {
+    match (&row.value, model.kind()) {
         (Value::Text(text), RowsKind::Text) if text.len() > MAX_TEXT => {
             Err(Error::invalid(format!(
                 "{}: a text of {} bytes is over the limit of {MAX_TEXT}; split it",

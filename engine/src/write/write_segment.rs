@@ -73,7 +73,7 @@ pub(crate) fn write_rows(
     source: &dyn Rows,
 ) -> Result<RowsSummary> {
     let path = FileName::Rows(new.id).within(dir);
-    let values = match model.rows() {
+    let values = match model.kind() {
         RowsKind::Text => Values::Texts,
         RowsKind::Vector => Values::Vectors {
             dim: model.dim() as u32,
@@ -92,7 +92,7 @@ pub(crate) fn write_rows(
         ValueRef::Vector(vector) => writer.push_vector(seq, key, vector),
     })?;
     let summary = writer.finish()?;
-    if model.rows() == RowsKind::Text {
+    if model.kind() == RowsKind::Text {
         let meta = VecsMeta {
             segment: new.id,
             rows_hash: summary.hash,

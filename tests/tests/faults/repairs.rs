@@ -145,7 +145,7 @@ fn readable(db: &Path) -> BTreeMap<u64, (String, Vec<f32>)> {
         let twin = db.with_extension("twin");
         fs::write(&twin, bytes).unwrap();
         if let Ok(file) = RowsFile::open(&Disk::default(), &twin) {
-            for row in 0..file.rows() {
+            for row in 0..file.row_count() {
                 if let Ok(Some(row)) = file.cursor_at(row..row + 1).next()
                     && let ValueRef::Vector(vector) = row.value
                 {

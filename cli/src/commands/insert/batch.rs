@@ -47,7 +47,7 @@ impl Batch {
     pub(super) fn add(&mut self, read: ReadRow, origin: Origin) -> Result<Result<(), BadRow>> {
         let ReadRow { row, place, .. } = read;
         let bad = |what: String| Ok(Err(BadRow { place, what }));
-        match (&row.value, self.model.rows()) {
+        match (&row.value, self.model.kind()) {
             (Value::Vector(vector), RowsKind::Vector) => {
                 if let Err(error) = self.model.check_vector(vector, || "the vector".into()) {
                     return bad(error.to_string());

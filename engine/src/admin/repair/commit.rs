@@ -104,7 +104,7 @@ impl Repair<'_> {
         ];
         for name in list(&*self.disk, &dir)? {
             let path = dir.join(&name);
-            let of_rows = (segment.rows.hash(), segment.rows.rows() as u32);
+            let of_rows = (segment.rows.hash(), segment.rows.row_count() as u32);
             let damage = match name.parse() {
                 _ if active.contains(&Some(path.clone())) => None,
                 Ok(FileName::Codes(id, _)) if id == segment.id => {
@@ -182,7 +182,7 @@ impl Repair<'_> {
         let record = VersionRecord {
             generation,
             metric: model.metric(),
-            rows: model.rows(),
+            rows: model.kind(),
             dim: model.dim() as u32,
             encoder: model.encoder_id(),
             model: model.id(),
@@ -211,7 +211,7 @@ impl Repair<'_> {
         segment: &FoundSegment,
         generation: Generation,
     ) -> Result<SegmentRecord> {
-        let rows = segment.rows.rows() as u32;
+        let rows = segment.rows.row_count() as u32;
         let dead = segment.live.dead();
         if dead > 0 {
             let deletions = dead_rows(segment, &segment.live, generation);
@@ -229,7 +229,7 @@ impl Repair<'_> {
 }
 
 fn dead_rows(segment: &FoundSegment, live: &Live, generation: Generation) -> Deletions {
-    let mut deletions = Deletions::none(segment.id, generation, live.rows());
+    let mut deletions = Deletions::none(segment.id, generation, live.row_count());
     for row in live.dead_rows() {
         deletions.insert(row);
     }

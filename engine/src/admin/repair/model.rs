@@ -112,9 +112,9 @@ impl Repair<'_> {
         });
         let first = found.segments.first().map(|segment| segment.rows.meta());
         let kind = first.is_none_or(|meta| match meta.values {
-            Values::Texts => model.rows() == RowsKind::Text,
+            Values::Texts => model.kind() == RowsKind::Text,
             Values::Vectors { dim } => {
-                model.rows() == RowsKind::Vector && model.dim() == dim as usize
+                model.kind() == RowsKind::Vector && model.dim() == dim as usize
             }
         });
         same && kind && first.is_none_or(|meta| meta.metric == model.metric())

@@ -43,7 +43,7 @@ impl Repair<'_> {
             self.done(match &rewritten {
                 Some(new) => format!(
                     "{damage}; its {} readable rows were written to segment {}",
-                    new.rows.rows(),
+                    new.rows.row_count(),
                     new.id
                 ),
                 None => format!("{damage}; it has no living row that could be read"),
@@ -150,7 +150,7 @@ impl Repair<'_> {
                 }
                 Ok(())
             })?;
-            let vecs = match model.rows() {
+            let vecs = match model.kind() {
                 RowsKind::Vector => None,
                 RowsKind::Text => VecsFile::open(&*self.disk, &vecs_path(&dir, input.id, model))
                     .ok()
@@ -180,7 +180,7 @@ impl Repair<'_> {
             let rows = RowsFile::open(&*self.disk, &path)?;
             Some(FoundSegment {
                 id: new.id,
-                live: Live::all(rows.rows() as u32),
+                live: Live::all(rows.row_count() as u32),
                 rows,
                 damage: Vec::new(),
                 named: None,
@@ -241,7 +241,7 @@ impl Rows for Remains<'_> {
         for &(seq, input, row) in &self.order {
             let (rows, _) = &self.inputs[input as usize];
             let key = rows.key(row)?;
-            match self.model.rows() {
+            match self.model.kind() {
                 RowsKind::Text => take(seq, key, ValueRef::Text(&self.text(input, row)?))?,
                 RowsKind::Vector => take(seq, key, ValueRef::Vector(rows.vector(row)?))?,
             }

@@ -164,13 +164,13 @@ impl Repair<'_> {
 
     /// The living rows of a segment that a record names, and whether the deletions that it names are there.
     fn live_rows(&mut self, named: &SegmentRecord, rows: &RowsFile) -> Result<(Live, bool)> {
-        let count = rows.rows() as u32;
+        let count = rows.row_count() as u32;
         let Some(version) = named.deletions else {
             return Ok((Live::all(count), true));
         };
         let path = FileName::Deletions(named.id, version).within(&self.layout.segments());
         let agrees = |deletions: &Deletions| {
-            deletions.rows() == count
+            deletions.row_count() == count
                 && deletions.dead() == named.dead
                 && deletions.version() == version
                 && deletions.segment() == named.id
@@ -243,7 +243,7 @@ impl Repair<'_> {
         }
         self.done(format!(
             "segment {id} with {} rows was taken in again",
-            rows.rows()
+            rows.row_count()
         ));
         let live = self.any_dead(id, &rows, found)?;
         found.new_list = true;
@@ -259,7 +259,7 @@ impl Repair<'_> {
 
     /// The rows of a segment that no deletion file on disk marks as dead.
     fn any_dead(&mut self, id: SegmentId, rows: &RowsFile, found: &mut Found) -> Result<Live> {
-        let count = rows.rows() as u32;
+        let count = rows.row_count() as u32;
         let mut live = Live::all(count);
         for deletions in self.deletions_of(id)? {
             for row in deletions.iter().filter(|row| row.0 < count) {

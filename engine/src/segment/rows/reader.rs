@@ -96,7 +96,7 @@ impl RowsFile {
     }
 
     /// Rows.
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.summary.rows as usize
     }
 
@@ -187,7 +187,11 @@ impl RowsFile {
         let ValuesPart::Vectors { part, dim } = &self.values else {
             panic!("a segment of texts has its vectors in vecs files");
         };
-        assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
+        assert!(
+            rows.end <= self.row_count(),
+            "rows {rows:?} of {}",
+            self.row_count()
+        );
         (self.file).numbers(part, rows.start * dim..rows.end * dim)
     }
 
@@ -198,12 +202,16 @@ impl RowsFile {
 
     /// Reads rows in order.
     pub fn cursor(&self) -> RowsCursor<'_> {
-        self.cursor_at(0..self.rows())
+        self.cursor_at(0..self.row_count())
     }
 
     /// Reads some rows in order.
     pub fn cursor_at(&self, rows: Range<usize>) -> RowsCursor<'_> {
-        assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
+        assert!(
+            rows.end <= self.row_count(),
+            "rows {rows:?} of {}",
+            self.row_count()
+        );
         RowsCursor::new(self, rows.start as u32..rows.end as u32)
     }
 

@@ -90,8 +90,8 @@ impl RowsFile {
 
     /// Gives the rows of a damaged file `Seq`s from `first` on, if nothing is known of theirs.
     pub fn assume_seqs(&mut self, first: Seq) {
-        if self.summary().seqs.is_none() && self.rows() > 0 {
-            let last = Seq(first.0 + self.rows() as u64 - 1);
+        if self.summary().seqs.is_none() && self.row_count() > 0 {
+            let last = Seq(first.0 + self.row_count() as u64 - 1);
             self.set_seqs((first, last));
         }
     }
@@ -102,7 +102,7 @@ impl RowsFile {
         let mut keys: Option<(usize, Result<KeyBlock<'_>, String>)> = None;
         let mut texts: Option<TextBlock> = None;
         let mut last = self.summary().seqs.map_or(0, |(first, _)| first.0 - 1);
-        for row in (0..self.rows() as u32).map(RowId) {
+        for row in (0..self.row_count() as u32).map(RowId) {
             // `Seq`s ascend, so one above the last is at most the one that was there.
             let seq = match self.seqs.seq(&self.file, row) {
                 Ok(seq) if seq.0 > last => seq,

@@ -56,7 +56,7 @@ impl RowsWriter {
     }
 
     /// Rows so far.
-    pub fn rows(&self) -> u32 {
+    pub fn row_count(&self) -> u32 {
         self.seqs.rows()
     }
 

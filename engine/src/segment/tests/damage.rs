@@ -97,8 +97,8 @@ fn ask_rows(path: &Path) -> Answers {
     for i in [0, 1, 5, 8, 9, 11, 17, 25, 64, 69, 70, 85] {
         say(file.find(&format!("k{i}")).map(|row| format!("{row:?}")));
     }
-    let last = file.rows().saturating_sub(3) as u32;
-    for row in (0..file.rows() as u32)
+    let last = file.row_count().saturating_sub(3) as u32;
+    for row in (0..file.row_count() as u32)
         .filter(|&row| row < 4 || row >= last || row == 40)
         .map(RowId)
     {
@@ -130,7 +130,7 @@ fn ask_vecs(path: &Path) -> Answers {
         Err(error) => vec![Err(error)],
         Ok(file) => vec![
             Ok(format!("{:?}", file.meta())),
-            file.vectors(0..file.rows())
+            file.vectors(0..file.row_count())
                 .map(|vectors| format!("{vectors:?}")),
             file.verify()
                 .into_iter()

@@ -9,7 +9,7 @@ fn check_rows(path: &Path, summary: &RowsSummary, rows: &[(Seq, String, ValueRef
     for no_mmap in [false, true] {
         let file = RowsFile::open(&Disk { no_mmap }, path).unwrap();
         assert_eq!(file.summary(), summary);
-        assert_eq!(file.rows(), rows.len());
+        assert_eq!(file.row_count(), rows.len());
         assert_eq!(file.meta().replaces, [SegmentId(2), SegmentId(5)]);
         let damage = file.verify();
         assert!(damage.is_empty(), "{damage:?}");
@@ -178,7 +178,7 @@ fn vectors_of_many_chunks_come_back_in_ranges() {
 fn vecs_come_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = VecsFile::open(&DISK, &write_vecs(dir.path(), 100, 5)).unwrap();
-    assert_eq!((file.rows(), file.dim()), (100, 5));
+    assert_eq!((file.row_count(), file.dim()), (100, 5));
     let expected: Vec<f16> = (50..60).map(|x| f16::from_f32(x as f32)).collect();
     assert_eq!(file.vectors(10..12).unwrap(), expected);
     assert!(file.verify().is_empty());
@@ -255,7 +255,7 @@ fn keys_and_texts_out_of_bounds_are_refused() {
     let text = "t".repeat(MAX_TEXT + 1);
     let refused = writer.push_text(Seq(1), "key", &text);
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
-    assert_eq!(writer.rows(), 0);
+    assert_eq!(writer.row_count(), 0);
     writer.push_text(Seq(1), "key", &text[1..]).unwrap();
 }
 
