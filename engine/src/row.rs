@@ -1,5 +1,6 @@
 //! What goes in and what comes out: rows, queries, hits.
 
+use crate::error::{Error, Result};
 use crate::ids::Seq;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -43,6 +44,29 @@ impl Row {
         Self {
             key: key.into(),
             value: Value::Vector(vector.into()),
+        }
+    }
+
+    /// Checks what has to hold in every database: a key, and nothing longer than can be stored.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] says what is wrong, without naming the row.
+    pub fn check(&self) -> Result<()> {
+        if self.key.is_empty() {
+            return Err(Error::invalid("the key is empty"));
+        }
+        if self.key.len() > MAX_KEY {
+            return Err(Error::invalid(format!(
+                "the key has {} bytes; {MAX_KEY} at most can be stored",
+                self.key.len()
+            )));
+        }
+        match &self.value {
+            Value::Text(text) if text.len() > MAX_TEXT => Err(Error::invalid(format!(
+                "the text has {} bytes; {MAX_TEXT} at most can be stored",
+                text.len()
+            ))),
+            _ => Ok(()),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::metric::Metric;
 use crate::model::bundle::Bundle;
 use crate::model::encoder::{Encoder, EncoderOptions};
 use crate::quantizer::{CodeShape, Quantizer};
-use crate::row::RowsKind;
+use crate::row::{Row, RowsKind, Value};
 use crate::threads;
 use half::f16;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -179,6 +179,25 @@ impl Model {
     /// Vectors of these texts as queries: n x dim.
     pub fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>> {
         self.encoder()?.encode_queries(texts)
+    }
+
+    /// Checks that a row can be one of this model's database. The values of a vector are
+    /// [checked](Self::check_vector) apart from it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] says what is wrong, without naming the row.
+    pub fn check_row(&self, row: &Row) -> Result<()> {
+        row.check()?;
+        match (&row.value, self.kind()) {
+            (Value::Text(_), RowsKind::Text) | (Value::Vector(_), RowsKind::Vector) => Ok(()),
+            (Value::Text(_), RowsKind::Vector) => Err(Error::invalid(format!(
+                "it is a text, and this database has no encoder: it takes vectors of {} values",
+                self.dim
+            ))),
+            (Value::Vector(_), RowsKind::Text) => Err(Error::invalid(
+                "it is a vector, and this database encodes texts",
+            )),
+        }
     }
 
     /// A user's vector as it is stored or searched with: of the right width, finite, normalised for cosine.

@@ -2,9 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::log::Change;
-use crate::model::Model;
-use crate::row::RowsKind;
-use crate::row::{Inserted, MAX_KEY, MAX_TEXT, Row, Value};
+use crate::row::{Inserted, Row, Value};
 use crate::snapshot::{Place, Snapshot};
 use crate::stored::Stored;
 use std::collections::HashMap;
@@ -32,7 +30,8 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared>
     // Of rows with the same key the last counts.
     let mut last = HashMap::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
-        check_row(model, at, row)?;
+        (model.check_row(row))
+            .map_err(|why| Error::invalid(format!("{}: {why}", describe(at, row))))?;
         if last.insert(row.key.as_str(), at).is_some() {
             prepared.inserted.replaced += 1;
         }
@@ -110,42 +109,6 @@ impl Prepared {
             found: Vec::new(),
             inserted: Inserted::default(),
         }
-    }
-}
-
-fn check_row(model: &Model, at: usize, row: &Row) -> Result<()> {
-    if row.key.is_empty() {
-        return Err(Error::invalid(format!(
-            "row {at} of the batch has an empty key; give each row a key"
-        )));
-    }
-    if row.key.len() > MAX_KEY {
-        return Err(Error::invalid(format!(
-            "{}: a key of {} bytes is over the limit of {MAX_KEY}",
-            describe(at, row),
-            row.key.len()
-        )));
-    }
-    match (&row.value, model.kind()) {
-        (Value::Text(text), RowsKind::Text) if text.len() > MAX_TEXT => {
-            Err(Error::invalid(format!(
-                "{}: a text of {} bytes is over the limit of {MAX_TEXT}; split it",
-                describe(at, row),
-                text.len()
-            )))
-        }
-        (Value::Text(_), RowsKind::Text) | (Value::Vector(_), RowsKind::Vector) => Ok(()),
-        (Value::Text(_), RowsKind::Vector) => Err(Error::invalid(format!(
-            "{} is a text, and this database has no encoder: give vectors of {}, or make a database with \
-             `mopqdb create --encoder default`",
-            describe(at, row),
-            model.dim()
-        ))),
-        (Value::Vector(_), RowsKind::Text) => Err(Error::invalid(format!(
-            "{} is a vector, and this database encodes texts: give texts, or make a database of vectors with \
-             `mopqdb create --encoder none --dim N`",
-            describe(at, row)
-        ))),
     }
 }
 

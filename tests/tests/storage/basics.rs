@@ -108,8 +108,8 @@ fn what_cannot_be_stored_is_refused_and_changes_nothing() {
     db.insert(&[put("kept", &[3.0, 4.0])]).unwrap();
     let long = "k".repeat(1 << 20);
     for (row, words) in [
-        (put("", &[1.0, 0.0]), "empty key"),
-        (put(&long, &[1.0, 0.0]), "over the limit of 65536"),
+        (put("", &[1.0, 0.0]), "the key is empty"),
+        (put(&long, &[1.0, 0.0]), "65536 at most can be stored"),
         (put("x", &[1.0]), "has 1 values, this database takes 2"),
         (put("x", &[f32::NAN, 0.0]), "NaN at position 0"),
         (put("x", &[0.0, f32::NEG_INFINITY]), "-inf at position 1"),

@@ -47,22 +47,13 @@ impl Batch {
     pub(super) fn add(&mut self, read: ReadRow, origin: Origin) -> Result<Result<(), BadRow>> {
         let ReadRow { row, place, .. } = read;
         let bad = |what: String| Ok(Err(BadRow { place, what }));
-        match (&row.value, self.model.kind()) {
-            (Value::Vector(vector), RowsKind::Vector) => {
-                if let Err(error) = self.model.check_vector(vector, || "the vector".into()) {
-                    return bad(error.to_string());
-                }
-            }
-            (Value::Text(_), RowsKind::Text) => {}
-            (Value::Text(_), RowsKind::Vector) => {
-                let dim = self.model.dim();
-                return bad(format!(
-                    "is a text, and this database has no encoder: it takes vectors of {dim} values; for texts make one with `mopqdb create DB --encoder default`"
-                ));
-            }
-            (Value::Vector(_), RowsKind::Text) => {
-                return bad("is a vector, and this database encodes texts; for vectors make one with `mopqdb create DB --encoder none --dim N`".into());
-            }
+        if let Err(error) = self.model.check_row(&row) {
+            return bad(format!("{error}{}", self.other_database(&row)));
+        }
+        if let Value::Vector(vector) = &row.value
+            && let Err(error) = self.model.check_vector(vector, || "the vector".into())
+        {
+            return bad(error.to_string());
         }
         if let Some(seen) = &self.seen {
             if let Some(before) = seen.find(&row.key, origin) {
@@ -88,6 +79,19 @@ impl Batch {
             };
         self.rows.push(row);
         Ok(Ok(()))
+    }
+
+    /// What to do with rows that are not of this database's kind.
+    fn other_database(&self, row: &Row) -> &'static str {
+        match (&row.value, self.model.kind()) {
+            (Value::Text(_), RowsKind::Vector) => {
+                "; for texts make one with `mopqdb create DB --encoder default`"
+            }
+            (Value::Vector(_), RowsKind::Text) => {
+                "; for vectors make one with `mopqdb create DB --encoder none --dim N`"
+            }
+            _ => "",
+        }
     }
 
     /// Whether there is a row with this key and other content.
