@@ -115,7 +115,7 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (60); needs nightly and cargo-fuz
 asan: ## the engine's unit tests and the storage and fault tests under AddressSanitizer; needs nightly
 	$(call nightly,asan)
 	RUSTFLAGS="-Zsanitizer=address" ASAN_OPTIONS=detect_leaks=0 \
-	  cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir target/asan -p mopqdb -p mopqdb-tests \
+	  cargo +nightly test --target x86_64-unknown-linux-gnu --target-dir target/asan -p mopqdb -p mopqdb-formats -p mopqdb-tests \
 	  --lib --test storage --test faults --test replay
 	@echo "asan: no error"
 

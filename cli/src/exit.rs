@@ -107,7 +107,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// The chain of causes, each said once: the engine's errors tell their cause themselves.
+/// The chain of causes, each said once: errors of the engine and of the formats tell their cause themselves.
 pub(crate) fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain() {
@@ -135,10 +135,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
     if corrupt {
         return CORRUPT;
     }
-    match error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<Error>())
-    {
+    match cause::<Error>(error) {
         Some(Error::Corrupt(_)) => CORRUPT,
         Some(Error::Locked { .. }) => LOCKED,
         Some(Error::Missing { .. }) => MISSING,
@@ -159,10 +156,10 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
     if error.downcast_ref::<Damaged>().is_some() {
         return Some("`mopqdb repair DB` repairs what can be repaired, and deletes nothing");
     }
-    match error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<Error>())?
-    {
+    if let Some(mopqdb_formats::Error::Io { source, .. }) = cause(error) {
+        return refused(source);
+    }
+    match cause::<Error>(error)? {
         Error::Corrupt(_) => Some(
             "`mopqdb verify DB` lists what is damaged, `mopqdb repair DB` repairs what can be repaired",
         ),
@@ -175,23 +172,37 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
         Error::Locked { .. } => Some(
             "only one process can write at a time: run it again when that one has ended (`mopqdb insert --wait SECONDS` waits for it), or stop that one; query, get and other commands that only read work meanwhile",
         ),
-        Error::Io { source, .. } => match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(
-                "free some space and run it again: `mopqdb prune DB` drops models that are not used, `mopqdb delete DB KEY` and then `mopqdb compact DB` drop rows; they work on a full disk",
-            ),
-            ErrorKind::PermissionDenied => {
-                Some("check who owns the directory; queries need to read it, inserts to write it")
-            }
-            _ => None,
-        },
+        Error::Io { source, .. } => refused(source),
         _ => None,
     }
+}
+
+/// What to do where the operating system refused.
+fn refused(source: &std::io::Error) -> Option<&'static str> {
+    match source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(
+            "free some space and run it again: `mopqdb prune DB` drops models that are not used, `mopqdb delete DB KEY` and then `mopqdb compact DB` drop rows; they work on a full disk",
+        ),
+        ErrorKind::PermissionDenied => {
+            Some("check who owns the directory; queries need to read it, inserts to write it")
+        }
+        _ => None,
+    }
+}
+
+/// The first cause of this type.
+fn cause<E: std::error::Error + 'static>(error: &anyhow::Error) -> Option<&E> {
+    error.chain().find_map(|cause| cause.downcast_ref())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::Context;
+
+    fn not_there() -> mopqdb_formats::Error {
+        mopqdb_formats::vectors::read_all("none.npy".as_ref()).unwrap_err()
+    }
 
     #[test]
     fn each_kind_of_error_has_its_code_however_deep_it_is() {
@@ -209,6 +220,7 @@ mod tests {
             (locked.into(), LOCKED),
             (missing.into(), MISSING),
             (Error::invalid("no").into(), FAILED),
+            (not_there().into(), FAILED),
             (usage("-k 0"), USAGE),
             (Damaged(2).into(), CORRUPT),
             (Unrepaired(1).into(), CORRUPT),
@@ -221,6 +233,12 @@ mod tests {
             .unwrap_err();
         assert_eq!(code(&deep), CORRUPT);
         assert!(advice(&deep).unwrap().contains("repair"));
+        let said = in_words(&not_there().into());
+        assert!(
+            said.starts_with("none.npy: opening: No such file"),
+            "{said}"
+        );
+        assert_eq!(said.matches("No such file").count(), 1, "{said}");
         let missing = anyhow::Error::from(Error::NotFound { path: "f".into() });
         assert_eq!(in_words(&missing), "f: not found");
         assert!(advice(&missing).unwrap().contains("create"));

@@ -4,7 +4,7 @@ use crate::rows::Lines;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use mopqdb::eval::{Ask, Asked, Questions};
-use mopqdb::vectors::read_all;
+use mopqdb_formats::vectors::read_all;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::BufReader;
@@ -235,7 +235,7 @@ mod tests {
     fn queries_may_be_rows_of_a_file_of_vectors() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q.npy");
-        let mut writer = mopqdb::vectors::VectorWriter::create(&path, 2).unwrap();
+        let mut writer = mopqdb_formats::vectors::VectorWriter::create(&path, 2).unwrap();
         writer.write(&[1.0, 2.0, 3.0, 4.0]).unwrap();
         writer.finish().unwrap();
         let columns = Columns {

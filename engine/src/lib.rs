@@ -25,7 +25,6 @@ mod stored;
 #[doc(hidden)]
 pub mod testing;
 mod threads;
-pub mod vectors;
 mod version;
 mod view;
 mod watch;

@@ -65,8 +65,8 @@ fn every_target_survives_its_corpus_and_mutations_of_it() {
 fn write_the_seeds() {
     use mopqdb::bundle::BundleWriter;
     use mopqdb::quantizer::{TrainPq, train_pq};
-    use mopqdb::vectors::VectorWriter;
     use mopqdb::{CreateOptions, Database, Metric, Options, Row};
+    use mopqdb_formats::vectors::VectorWriter;
     let put = |target: &str, name: &str, bytes: &[u8]| {
         std::fs::create_dir_all(corpus(target)).unwrap();
         std::fs::write(corpus(target).join(name), bytes).unwrap();

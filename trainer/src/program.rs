@@ -231,7 +231,7 @@ impl Rows {
 
     /// A file of vectors, as the database takes them.
     fn vectors(&self, path: &Path) -> Result<Vec<Vec<f32>>> {
-        let (dim, values) = mopqdb::vectors::read_all(path)?;
+        let (dim, values) = mopqdb_formats::vectors::read_all(path)?;
         let model = self.reader.model();
         let rows = values.chunks_exact(dim.max(1)).enumerate();
         rows.map(|(row, vector)| {

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use mopqdb::vectors::VectorWriter;
 use mopqdb::{CreateOptions, Database, Metric, Options, RebuildOptions, Row};
+use mopqdb_formats::vectors::VectorWriter;
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::recording::copy_dir;
 use mopqdb_trainer::random::Random;
@@ -175,7 +175,7 @@ fn a_run_of_other_inputs_is_another_run() {
     assert!(said_done(&[]));
 
     // The same numbers of rows, other vectors.
-    let (dim, mut queries) = mopqdb::vectors::read_all(&place.path("q.npy")).unwrap();
+    let (dim, mut queries) = mopqdb_formats::vectors::read_all(&place.path("q.npy")).unwrap();
     queries.iter_mut().for_each(|x| *x *= 1.5);
     let mut writer = VectorWriter::create(&place.path("q.npy"), dim).unwrap();
     writer.write(&queries).unwrap();

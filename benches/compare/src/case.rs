@@ -3,8 +3,8 @@
 use crate::exact;
 use crate::prepare::Prepared;
 use anyhow::{Context, Result};
-use mopqdb::vectors::VectorWriter;
 use mopqdb_benches::data::Stream;
+use mopqdb_formats::vectors::VectorWriter;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,10 @@
 use crate::process;
 use anyhow::{Context, Result, bail};
 use mopqdb::quantizer::{TrainPq, train_opq};
-use mopqdb::vectors::{VectorReader, read_all};
 use mopqdb::{
     BundleWriter, CreateOptions, Database, Metric, Options, Query, QueryOptions, Reader, Row,
 };
+use mopqdb_formats::vectors::{VectorReader, read_all};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs;

@@ -166,7 +166,7 @@ impl Asker {
     }
 
     fn vectors(&mut self, path: &Path) -> Result<()> {
-        let mut vectors = mopqdb::vectors::VectorReader::open(path)?;
+        let mut vectors = mopqdb_formats::vectors::VectorReader::open(path)?;
         let dim = vectors.dim();
         if dim != self.reader.model().dim() {
             bail!(

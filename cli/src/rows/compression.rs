@@ -146,7 +146,7 @@ fn codec_of(start: &[u8], format: Format) -> Option<Codec> {
         .get(4..8)
         .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
     let is_width =
-        after.is_some_and(|width| (1..=mopqdb::vectors::MAX_DIM as u32).contains(&width));
+        after.is_some_and(|width| (1..=mopqdb_formats::vectors::MAX_DIM as u32).contains(&width));
     (format != Format::Fbin || codec != Codec::Gzip || !is_width).then_some(codec)
 }
 

@@ -1,7 +1,7 @@
 //! Formats of rows, and what the name of a file tells about its format.
 
 use clap::ValueEnum;
-use mopqdb::vectors::VectorFormat;
+use mopqdb_formats::vectors::VectorFormat;
 use std::path::{Path, PathBuf};
 
 /// A format of rows.

@@ -5,7 +5,7 @@ use super::texts::TextRows;
 use super::vectors::VectorRows;
 use super::{Fields, Format, Lines, Places, RowReader, Source};
 use anyhow::{Context, Result, bail};
-use mopqdb::vectors::{VectorFormat, VectorReader};
+use mopqdb_formats::vectors::{VectorFormat, VectorReader};
 use std::io::BufReader;
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use super::{BadRow, Places, ReadRow, RowReader, parse};
 use anyhow::Result;
 use mopqdb::Row;
-use mopqdb::vectors::VectorReader;
+use mopqdb_formats::vectors::VectorReader;
 
 /// Values held at once, at most.
 const BUFFER: usize = 1 << 18;

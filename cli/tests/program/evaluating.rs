@@ -17,7 +17,7 @@ fn database(dir: &Path) {
             pairs += &format!("{n}\t{right}\n");
         }
     }
-    let mut writer = mopqdb::vectors::VectorWriter::create(&dir.join("q.npy"), 8).unwrap();
+    let mut writer = mopqdb_formats::vectors::VectorWriter::create(&dir.join("q.npy"), 8).unwrap();
     writer.write(&queries).unwrap();
     writer.finish().unwrap();
     std::fs::write(dir.join("pairs.tsv"), pairs).unwrap();

@@ -266,7 +266,7 @@ fn many_rows_are_searched_exactly_and_training_is_advised_once() {
     };
     assert!(active("exact"));
     // Every row finds itself, as it would not by codes of a few bytes.
-    mopqdb::vectors::VectorWriter::create(&dir.join("q.npy"), 4)
+    mopqdb_formats::vectors::VectorWriter::create(&dir.join("q.npy"), 4)
         .and_then(|mut writer| {
             writer.write(&vectors[..400])?;
             writer.finish()

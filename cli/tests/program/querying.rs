@@ -73,9 +73,12 @@ fn many_queries_give_the_answers_of_each_alone() {
     run(dir, &["insert", "x.db", "x.npy"]).ok();
     let together = run(dir, &["query", "x.db", "--vectors", "q.npy", "--json"]).json();
     assert_eq!(together.len(), 150);
-    let values = mopqdb::vectors::read_all(&dir.join("q.npy")).unwrap().1;
+    let values = mopqdb_formats::vectors::read_all(&dir.join("q.npy"))
+        .unwrap()
+        .1;
     for n in [0, 63, 64, 149] {
-        let mut writer = mopqdb::vectors::VectorWriter::create(&dir.join("one.npy"), 12).unwrap();
+        let mut writer =
+            mopqdb_formats::vectors::VectorWriter::create(&dir.join("one.npy"), 12).unwrap();
         writer.write(&values[n * 12..][..12]).unwrap();
         writer.finish().unwrap();
         let alone = run(dir, &["query", "x.db", "--vectors", "one.npy", "--json"]).json();

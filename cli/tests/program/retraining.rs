@@ -243,7 +243,8 @@ fn drift_is_seen_in_shifted_rows_and_not_in_others() {
             .iter()
             .map(|value| value + shift)
             .collect();
-        let mut writer = mopqdb::vectors::VectorWriter::create(&dir.join(name), 16).unwrap();
+        let mut writer =
+            mopqdb_formats::vectors::VectorWriter::create(&dir.join(name), 16).unwrap();
         writer.write(&values).unwrap();
         writer.finish().unwrap();
     };

@@ -100,7 +100,7 @@ pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f32> {
 pub(crate) fn data(path: &Path, seed: u64, rows: usize, dim: usize) -> Vec<f32> {
     let values = numbers(seed, rows * dim);
     let mut writer =
-        mopqdb::vectors::VectorWriter::create(path, dim).expect("the file can be made");
+        mopqdb_formats::vectors::VectorWriter::create(path, dim).expect("the file can be made");
     writer.write(&values).expect("it can be written");
     writer.finish().expect("it can be synced");
     values

@@ -3,8 +3,8 @@
 use super::for_each_batch;
 use crate::out::escape;
 use anyhow::{Context, Result};
-use mopqdb::vectors::{Element, NpyWriter};
 use mopqdb::{Model, Snapshot};
+use mopqdb_formats::vectors::{Element, NpyWriter};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Reading vectors, a few rows at a time.
 
 use super::npy::{self, Element};
-use super::{MAX_DIM, VectorFormat, bad};
+use super::{MAX_DIM, VectorFormat};
 use crate::error::{Error, Result};
 use half::f16;
 use std::fs::File;
@@ -43,7 +43,7 @@ impl VectorReader {
     /// Opens a file; its extension names the format.
     pub fn open(path: &Path) -> Result<Self> {
         let format = VectorFormat::of(path).ok_or_else(|| {
-            bad(
+            Error::invalid(
                 &path.display().to_string(),
                 "does not end in .npy, .fvecs or .fbin",
             )
@@ -127,7 +127,7 @@ impl VectorReader {
     pub fn check_length(&self, length: u64) -> Result<()> {
         let row = self.row_bytes() as u64;
         match self.declared {
-            None if !length.is_multiple_of(row) => Err(bad(
+            None if !length.is_multiple_of(row) => Err(Error::invalid(
                 &self.name,
                 format!(
                     "{length} bytes are not whole rows of {row} bytes ({} values)",
@@ -140,7 +140,7 @@ impl VectorReader {
                 if expected == u128::from(length) {
                     return Ok(());
                 }
-                Err(bad(
+                Err(Error::invalid(
                     &self.name,
                     format!(
                         "should be {expected} bytes for {rows} rows of {} values, and is {length}; is the copy complete?",
@@ -206,7 +206,7 @@ impl VectorReader {
                 .declared
                 .map(|rows| format!(" of {rows}"))
                 .unwrap_or_default();
-            return Err(bad(
+            return Err(Error::invalid(
                 &self.name,
                 format!("ends inside row {row}{of}; is the copy complete?"),
             ));
@@ -221,7 +221,7 @@ impl VectorReader {
                 let width = u32_le(width);
                 if width as usize != self.dim {
                     let row = self.read + n as u64;
-                    return Err(bad(
+                    return Err(Error::invalid(
                         &self.name,
                         format!("row {row} has {width} values, row 0 has {}", self.dim),
                     ));
@@ -237,7 +237,7 @@ impl VectorReader {
 
     fn check_dim(&self, dim: u64) -> Result<usize> {
         if dim == 0 || dim > MAX_DIM as u64 {
-            return Err(bad(
+            return Err(Error::invalid(
                 &self.name,
                 format!(
                     "holds vectors of {dim} values; 1 to {MAX_DIM} are read. Is it a .{} file?",
@@ -252,7 +252,7 @@ impl VectorReader {
         let mut more = [0];
         match self.source.read(&mut more) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(bad(
+            Ok(_) => Err(Error::invalid(
                 &self.name,
                 format!("goes on after the {} rows that its header names", self.read),
             )),

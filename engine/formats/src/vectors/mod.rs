@@ -13,7 +13,7 @@ pub use npy::{Element, NpyWriter};
 pub use reader::VectorReader;
 pub use writer::VectorWriter;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -72,11 +72,6 @@ pub fn read_all(path: &Path) -> Result<(usize, Vec<f32>)> {
     let mut values = Vec::new();
     while reader.read_rows(4096, &mut values)? > 0 {}
     Ok((reader.dim(), values))
-}
-
-/// What is wrong with a user's file, and where.
-fn bad(name: &str, what: impl std::fmt::Display) -> Error {
-    Error::Invalid(format!("{name}: {what}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Writing vectors in any of the formats that are read.
 
+use super::VectorFormat;
 use super::npy::{Element, NpyWriter};
-use super::{VectorFormat, bad};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -30,9 +30,9 @@ impl VectorWriter {
     pub fn create(path: &Path, dim: usize) -> Result<Self> {
         let name = path.display().to_string();
         let format = VectorFormat::of(path)
-            .ok_or_else(|| bad(&name, "does not end in .npy, .fvecs or .fbin"))?;
+            .ok_or_else(|| Error::invalid(&name, "does not end in .npy, .fvecs or .fbin"))?;
         if dim == 0 || dim > super::MAX_DIM {
-            return Err(bad(
+            return Err(Error::invalid(
                 &name,
                 format!("vectors of {dim} values can't be written"),
             ));
@@ -97,7 +97,7 @@ impl VectorWriter {
             } => {
                 if !widths {
                     let count = u32::try_from(rows).map_err(|_| {
-                        bad(
+                        Error::invalid(
                             &path.display().to_string(),
                             format!(
                                 "{rows} rows are more than .fbin can count; write .npy or .fvecs"

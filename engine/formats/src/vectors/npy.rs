@@ -1,7 +1,7 @@
 //! numpy's `.npy`: magic, version, length of the header, a dictionary, values. Reader's and writer's part of it.
 
+use super::MAX_DIM;
 use super::header::{self, Header};
-use super::{MAX_DIM, bad};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -61,7 +61,7 @@ pub(super) fn read_front(name: &str, source: &mut dyn Read) -> Result<Front> {
     let mut start = [0; 8];
     fill(name, source, &mut start)?;
     if &start[..6] != MAGIC {
-        return Err(bad(
+        return Err(Error::invalid(
             name,
             "is not a numpy file: it does not begin with \\x93NUMPY",
         ));
@@ -78,24 +78,24 @@ pub(super) fn read_front(name: &str, source: &mut dyn Read) -> Result<Front> {
             (u32::from_le_bytes(four) as usize, 12)
         }
         other => {
-            return Err(bad(
+            return Err(Error::invalid(
                 name,
                 format!("is of numpy format version {other}; 1, 2 and 3 are read"),
             ));
         }
     };
     if length > MAX_HEADER {
-        return Err(bad(
+        return Err(Error::invalid(
             name,
             format!("has a numpy header of {length} bytes; {MAX_HEADER} at most are read"),
         ));
     }
     let mut text = vec![0; length];
     fill(name, source, &mut text)?;
-    let text =
-        std::str::from_utf8(&text).map_err(|_| bad(name, "has a numpy header that is not text"))?;
-    let header = header::parse(text).map_err(|what| bad(name, what))?;
-    front(&header, (prefix + length) as u64).map_err(|what| bad(name, what))
+    let text = std::str::from_utf8(&text)
+        .map_err(|_| Error::invalid(name, "has a numpy header that is not text"))?;
+    let header = header::parse(text).map_err(|what| Error::invalid(name, what))?;
+    front(&header, (prefix + length) as u64).map_err(|what| Error::invalid(name, what))
 }
 
 /// What the header means for us. The error is a phrase that follows the file's name.
@@ -144,7 +144,7 @@ pub(super) fn fill(name: &str, source: &mut dyn Read, buffer: &mut [u8]) -> Resu
     source
         .read_exact(buffer)
         .map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => bad(name, "ends inside its header"),
+            std::io::ErrorKind::UnexpectedEof => Error::invalid(name, "ends inside its header"),
             _ => Error::io("reading", name)(error),
         })
 }

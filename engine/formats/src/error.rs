@@ -1,0 +1,55 @@
+//! What can go wrong with somebody's file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What every fallible function of this crate returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: {doing}: {source}", path.display())]
+    Io {
+        /// The failed step, in a verb: "opening", "reading", "writing".
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+
+    /// The file is not what its format asks for, or its format can't hold what was to be written.
+    #[error("{place}: {what}")]
+    Invalid {
+        /// The file, and where it has lines the line: `pairs.tsv:7`.
+        place: String,
+        /// What is wrong there, and what to do about it.
+        what: String,
+    },
+}
+
+impl Error {
+    /// An I/O error with its path, for `map_err`.
+    pub(crate) fn io(
+        doing: &'static str,
+        path: impl AsRef<Path>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
+    }
+
+    /// Something wrong at a place.
+    pub(crate) fn invalid(place: impl Into<String>, what: impl ToString) -> Self {
+        Self::Invalid {
+            place: place.into(),
+            what: what.to_string(),
+        }
+    }
+}
