@@ -1,7 +1,7 @@
 //! Files that mopqdb shares with other programs. None of them is part of a database, and this crate needs no engine.
 //!
 //! [`vectors`] reads and writes arrays of vectors: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour
-//! benchmarks.
+//! benchmarks. [`faiss`] writes an index that Faiss loads.
 //!
 //! ```
 //! use mopqdb_formats::vectors::{VectorReader, VectorWriter};
@@ -20,6 +20,7 @@
 //! ```
 
 mod error;
+pub mod faiss;
 pub mod vectors;
 
 pub use error::{Error, Result};

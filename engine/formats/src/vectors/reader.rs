@@ -44,7 +44,7 @@ impl VectorReader {
     pub fn open(path: &Path) -> Result<Self> {
         let format = VectorFormat::of(path).ok_or_else(|| {
             Error::invalid(
-                &path.display().to_string(),
+                path.display().to_string(),
                 "does not end in .npy, .fvecs or .fbin",
             )
         })?;

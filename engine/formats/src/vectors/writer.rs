@@ -98,7 +98,7 @@ impl VectorWriter {
                 if !widths {
                     let count = u32::try_from(rows).map_err(|_| {
                         Error::invalid(
-                            &path.display().to_string(),
+                            path.display().to_string(),
                             format!(
                                 "{rows} rows are more than .fbin can count; write .npy or .fvecs"
                             ),
