@@ -2,18 +2,15 @@
 //!
 //! Results go to stdout, progress and warnings to stderr; the exit code tells the kind of an error ([`exit`]).
 
-mod bundle;
 pub mod commands;
 pub mod exit;
 pub mod help;
 mod json;
 mod key_lines;
 pub mod out;
-pub mod pairs;
 pub mod progress;
 pub mod rows;
 pub mod settings;
-mod setup;
 pub mod stop;
 pub mod visible;
 

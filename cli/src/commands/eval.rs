@@ -5,7 +5,7 @@ mod svg;
 
 use crate::exit::usage;
 use crate::out::{Out, Table, say};
-use crate::pairs::{Columns, groups};
+use crate::rows::pairs::{Columns, groups};
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::{Result, bail};

@@ -2,6 +2,7 @@
 
 mod backup;
 mod bench;
+mod bundle;
 mod compact;
 mod completions;
 mod create;
@@ -17,6 +18,7 @@ mod query;
 mod rebuild;
 mod repair;
 mod seal;
+mod setup;
 mod stats;
 mod train;
 mod verify;
@@ -54,8 +56,8 @@ pub enum Command {
     Backup(backup::Backup),
     Export(export::Export),
     Bench(bench::Bench),
-    Bundle(crate::bundle::BundleCommand),
-    Setup(crate::setup::Setup),
+    Bundle(bundle::BundleCommand),
+    Setup(setup::Setup),
     Completions(completions::Completions),
 }
 

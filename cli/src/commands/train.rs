@@ -3,7 +3,7 @@ mod trainer;
 
 use crate::exit::usage;
 use crate::out::{Out, say};
-use crate::pairs::Columns;
+use crate::rows::pairs::Columns;
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::Result;

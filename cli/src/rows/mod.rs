@@ -11,6 +11,7 @@ mod jsonl;
 mod keys;
 mod lines;
 mod open;
+pub mod pairs;
 mod parse;
 mod source;
 mod texts;

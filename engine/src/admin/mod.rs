@@ -7,6 +7,7 @@ pub(crate) mod drift;
 pub(crate) mod models;
 pub(crate) mod prune;
 pub(crate) mod repair;
+pub(crate) mod runs;
 pub(crate) mod salvage;
 pub(crate) mod stats;
 pub(crate) mod verify;

@@ -2,7 +2,7 @@
 
 use super::Scratch;
 use mopqdb::Value;
-use mopqdb_cli::pairs::{Columns, groups};
+use mopqdb_cli::rows::pairs::{Columns, groups};
 use mopqdb_cli::rows::{Fields, Format, Input, KeyFile, Lines, Source, open};
 use std::io::BufReader;
 

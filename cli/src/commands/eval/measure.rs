@@ -7,8 +7,8 @@ use crate::stop;
 use anyhow::Result;
 use mopqdb::eval::{self, Ceiling, EvalOptions, Evaluation, Places, Questions};
 use mopqdb::scan::Scanner;
-use mopqdb::{EncoderId, Model, ModelId, Snapshot};
-use serde_json::Value;
+use mopqdb::{EncoderId, Model, ModelId, Snapshot, training_log};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
@@ -144,66 +144,11 @@ impl<'a> Measurer<'a> {
             id: Some(model.model_id().to_string()),
             method: model.method().to_owned(),
             training: manifest.map_or(Value::Null, |manifest| manifest.training.clone()),
-            course: model.id().map_or(Value::Null, |id| course(self.db, id)),
+            course: json!(model.id().and_then(|id| training_log(self.db, id))),
             active,
             evaluation,
             ceiling: ceiling.places,
             seconds: started.elapsed().as_secs_f64(),
         })
-    }
-}
-
-/// The epochs of the run that made a model, as the trainer logs them in `runs/`.
-fn course(db: &Path, id: ModelId) -> Value {
-    let id = id.to_string();
-    let made_it = |run: &Path| {
-        let result = std::fs::read(run.join("result.json")).ok()?;
-        let result: Value = serde_json::from_slice(&result).ok()?;
-        (result["model"] == id.as_str()).then_some(())
-    };
-    let runs = std::fs::read_dir(db.join("runs"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let Some(run) = runs
-        .map(|run| run.path())
-        .find(|run| made_it(run).is_some())
-    else {
-        return Value::Null;
-    };
-    let log = std::fs::read_to_string(run.join("run.jsonl")).unwrap_or_default();
-    log.lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_course_of_a_model_is_that_of_its_own_run() {
-        let dir = tempfile::tempdir().unwrap();
-        let id: ModelId = "ab".repeat(32).parse().unwrap();
-        assert_eq!(course(dir.path(), id), Value::Null);
-        for (run, model) in [("a", "cd".repeat(32)), ("b", id.to_string())] {
-            let home = dir.path().join("runs").join(run);
-            std::fs::create_dir_all(&home).unwrap();
-            std::fs::write(
-                home.join("result.json"),
-                format!("{{\"model\": \"{model}\"}}"),
-            )
-            .unwrap();
-            std::fs::write(
-                home.join("run.jsonl"),
-                format!("{{\"epoch\": 1, \"phase\": \"{run}\"}}\n{{\"ep"),
-            )
-            .unwrap();
-        }
-        let found = course(dir.path(), id);
-        assert_eq!(
-            (found.as_array().unwrap().len(), found[0]["phase"].as_str()),
-            (1, Some("b"))
-        );
     }
 }

@@ -1,10 +1,10 @@
 //! pq and opq: a quantizer from the rows alone, trained by the engine and registered in the database.
 
-use crate::pairs::Columns;
 use crate::progress::Progress;
+use crate::rows::pairs::Columns;
 use crate::settings::Settings;
 use crate::stop;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use mopqdb::eval::{EvalOptions, FindOptions, Questions, evaluate};
 use mopqdb::scan::Scanner;
 use mopqdb::{Bundle, LearnOptions, Learned, Model, ModelId, Reader, Snapshot, learn};
@@ -40,39 +40,21 @@ pub(super) fn train(
     drop(progress);
 
     // Measured before it is registered, so that the model's page says how well it does.
-    let runs = db.join("runs");
-    std::fs::create_dir_all(&runs).with_context(|| format!("making {}", runs.display()))?;
-    let write = |name: String, evaluation: Value| -> Result<Scratch> {
-        let scratch = Scratch(runs.join(name));
-        learned.write(&scratch.0, evaluation)?;
-        Ok(scratch)
-    };
-    let (method, pid) = (learned.method, std::process::id());
-    let mut scratch = write(format!("{method}-{pid}"), Value::Null)?;
+    let mut draft = learned.draft(db, Value::Null)?;
     let mut evaluation = Value::Null;
     if let Some(questions) = &questions {
-        let bundle = Bundle::open(&scratch.0)?;
-        evaluation = measure(&snapshot, &bundle, questions, settings)?;
-        scratch = write(format!("{method}-{pid}-measured"), evaluation.clone())?;
+        evaluation = measure(&snapshot, draft.bundle(), questions, settings)?;
+        draft = learned.draft(db, evaluation.clone())?;
     }
     if stop::asked() {
         bail!("stopped; nothing was changed");
     }
     Ok(Trained {
-        id: mopqdb::register_model(db, &Bundle::open(&scratch.0)?)?,
+        id: draft.register()?,
         recall: evaluation["recall"].clone(),
         seconds: started.elapsed().as_secs_f64(),
         learned,
     })
-}
-
-/// A directory of ours that goes away with us.
-struct Scratch(std::path::PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn questions(snapshot: &Snapshot, pairs: &Path, columns: &Columns) -> Result<Questions> {

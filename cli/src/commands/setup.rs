@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The same script that `make setup` runs: the pins are in one place.
-const SCRIPT: &str = include_str!("../../scripts/setup.py");
+const SCRIPT: &str = include_str!("../../../scripts/setup.py");
 
 /// Fetch the encoder library and the default model, and make its bundle
 ///

@@ -1,6 +1,6 @@
 //! Pairs of a query and a right answer, from TSV; lines with the same query are one query with many right answers.
 
-use crate::rows::Lines;
+use super::Lines;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use mopqdb::eval::{Ask, Asked, Questions};
