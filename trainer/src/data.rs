@@ -3,11 +3,13 @@
 //! Three kinds of lines: `query TAB key text`, `query TAB key` (`--key-ids`), and `row number TAB key` where the
 //! queries are vectors of a file. Every refusal names file and line.
 
-use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
+use std::io::{BufReader, Cursor};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
+use mopqdb_formats::lines::Lines;
+use mopqdb_formats::pairs::{self, Answers, Queries};
 
 use crate::corpus::Corpus;
 
@@ -57,80 +59,59 @@ pub struct Pairs {
 impl Pairs {
     /// Reads and resolves a file.
     pub fn read(path: &Path, columns: Columns, corpus: &Corpus) -> Result<Self> {
-        let bytes =
-            fs::read(path).with_context(|| format!("{}: reading the pairs", path.display()))?;
-        Self::parse(&path.display().to_string(), &bytes, columns, corpus)
+        let name = path.display().to_string();
+        let file = File::open(path).with_context(|| format!("{name}: reading the pairs"))?;
+        let lines = Lines::new(name, Box::new(BufReader::new(file)));
+        Self::resolve(lines, columns, corpus)
     }
 
     /// As [`Pairs::read`], from bytes; `name` is the file's in errors.
     pub fn parse(name: &str, bytes: &[u8], columns: Columns, corpus: &Corpus) -> Result<Self> {
-        let rows = match columns.key {
-            KeyColumn::Id => corpus.by_key(),
-            KeyColumn::Text => corpus
-                .by_text()
-                .context("this database holds vectors, not texts: name keys by --key-ids")?,
+        let lines = Lines::new(name, Box::new(Cursor::new(bytes.to_vec())));
+        Self::resolve(lines, columns, corpus)
+    }
+
+    fn resolve(mut lines: Lines, columns: Columns, corpus: &Corpus) -> Result<Self> {
+        let (rows, answers) = match columns.key {
+            KeyColumn::Id => (corpus.by_key(), Answers::Keys),
+            KeyColumn::Text => (
+                corpus
+                    .by_text()
+                    .context("this database holds vectors, not texts: name keys by --key-ids")?,
+                Answers::Texts,
+            ),
         };
-        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        let queries = match columns.query {
+            QueryColumn::Text => Queries::Texts,
+            QueryColumn::Row { of } => Queries::Rows {
+                of,
+                file: "the file of queries",
+            },
+        };
+        let read = pairs::Pairs::read(&mut lines, queries)?;
         let mut found = Self {
             queries: Vec::new(),
             pairs: Vec::new(),
             left_out: None,
         };
-        let (mut gone, mut first_missing) = (0, None);
-        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if line.is_empty() {
-                continue;
-            }
-            let at = || format!("{name}:{}", index + 1);
-            let line = std::str::from_utf8(line).with_context(|| format!("{}: not UTF-8", at()))?;
-            let Some((query, key)) = line.split_once('\t') else {
-                bail!("{}: no TAB; a line is query TAB key", at());
-            };
-            ensure!(!query.is_empty(), "{}: the query is empty", at());
-            ensure!(!key.is_empty(), "{}: the key is empty", at());
-            if let QueryColumn::Row { of } = columns.query {
-                let row: usize = query
-                    .parse()
-                    .with_context(|| format!("{}: {query:?} is not a row number", at()))?;
-                ensure!(
-                    row < of,
-                    "{}: row {row} of the queries, which have {of}",
-                    at()
-                );
-            }
-            let Some(&row) = rows.get(key) else {
-                gone += 1;
-                first_missing.get_or_insert_with(|| (at(), shorten(key)));
+        // Queries are numbered anew: some may have no answer that is there.
+        let mut numbers = vec![None; read.queries.len()];
+        for pair in &read.lines {
+            let Some(&row) = rows.get(pair.answer.as_str()) else {
                 continue;
             };
-            let next = found.queries.len() as u32;
-            let query = *numbers.entry(query).or_insert_with(|| {
-                found.queries.push(query.to_owned());
-                next
+            let query = *numbers[pair.query].get_or_insert_with(|| {
+                found.queries.push(read.queries[pair.query].clone());
+                found.queries.len() as u32 - 1
             });
             found.pairs.push((query, row));
         }
-        let lines = found.pairs.len() + gone;
-        ensure!(lines > 0, "{name}: no pairs; a line is query TAB key");
-        // `mopqdb eval` has the same rule and the same words.
-        if let Some((at, key)) = first_missing {
-            let column = match columns.key {
-                KeyColumn::Text => "text",
-                KeyColumn::Id => "key",
-            };
-            let what = format!("{at}: no row has the {column} {key:?} ({gone} of {lines} lines)");
-            match (found.pairs.is_empty(), columns.key) {
-                (true, KeyColumn::Id) => bail!("{what}; insert it first"),
-                (true, KeyColumn::Text) => {
-                    bail!("{what}; insert it first, or give --key-ids if the second column is keys")
-                }
-                _ if !columns.skip_missing => {
-                    bail!("{what}; insert it first, or leave such lines out with --skip-missing")
-                }
-                _ => found.left_out = Some(format!("{what}; such lines are left out")),
-            }
-        }
+        found.left_out = read.check_missing(
+            |answer| !rows.contains_key(answer),
+            answers,
+            found.pairs.is_empty(),
+            columns.skip_missing,
+        )?;
         Ok(found)
     }
 
@@ -188,14 +169,6 @@ impl Pairs {
     }
 }
 
-/// Enough of a text to recognise it.
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,9 +211,9 @@ mod tests {
     fn bad_lines_are_named() {
         assert!(words("", BY_TEXT).contains("t.tsv: no pairs"));
         assert!(words("\n\n", BY_TEXT).contains("t.tsv: no pairs"));
-        assert!(words("x\tapple\nfine\tpear\nnothing\n", BY_TEXT).contains("t.tsv:3: no TAB"));
+        assert!(words("x\tapple\nfine\tpear\nnothing\n", BY_TEXT).contains("t.tsv:3: has no tab"));
         assert!(words("\tapple", BY_TEXT).contains("t.tsv:1: the query is empty"));
-        assert!(words("x\t", BY_TEXT).contains("t.tsv:1: the key is empty"));
+        assert!(words("x\t", BY_TEXT).contains("t.tsv:1: the answer is empty"));
         let missing = words("x\tapple\ny\tplum\nz\tfig", BY_TEXT);
         assert!(
             missing.contains("t.tsv:2") && missing.contains("plum") && missing.contains("2 of 3"),

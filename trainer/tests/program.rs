@@ -244,7 +244,7 @@ fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     let empty = words(&with("empty.tsv"), Some(("empty.tsv", "")));
     assert!(empty.contains("empty.tsv: no pairs"), "{empty}");
     let no_tab = words(&with("a.tsv"), Some(("a.tsv", "0\tkey-0\n1 key-1\n")));
-    assert!(no_tab.contains("a.tsv:2: no TAB"), "{no_tab}");
+    assert!(no_tab.contains("a.tsv:2: has no tab"), "{no_tab}");
     let missing = words(&with("b.tsv"), Some(("b.tsv", "0\tkey-0\n1\tnobody\n")));
     assert_eq!(
         missing,

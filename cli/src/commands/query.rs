@@ -141,8 +141,8 @@ impl Asker {
             loop {
                 let item = match source.read() {
                     Ok(None) => return,
-                    Ok(Some(line)) => line.map(str::to_owned).map_err(Into::into),
-                    Err(error) => Err(error),
+                    Ok(Some(line)) => line.map(str::to_owned).map_err(anyhow::Error::from),
+                    Err(error) => Err(error.into()),
                 };
                 let last = item.is_err();
                 if sender.send(item).is_err() || last {

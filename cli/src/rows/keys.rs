@@ -37,7 +37,7 @@ impl KeyFile {
                 what: "the key is empty".into(),
             })),
             Some(Ok(key)) => Ok(Ok(key.to_owned())),
-            Some(Err(bad)) => Ok(Err(bad)),
+            Some(Err(bad)) => Ok(Err(bad.into())),
             None => anyhow::bail!(
                 "{} has {} keys, and {row} is one row more; give one key per row",
                 self.lines.name(),

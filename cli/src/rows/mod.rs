@@ -9,7 +9,6 @@ mod format;
 mod json;
 mod jsonl;
 mod keys;
-mod lines;
 mod open;
 pub mod pairs;
 mod parse;
@@ -21,13 +20,14 @@ pub use fields::Fields;
 pub use format::Format;
 pub use jsonl::jsonl;
 pub use keys::KeyFile;
-pub use lines::{Lines, MAX_LINE};
+pub use mopqdb_formats::lines::{Lines, MAX_LINE};
 pub use open::{Input, open};
 pub use parse::tsv;
 pub use source::Source;
 
 use anyhow::Result;
 use mopqdb::Row;
+use mopqdb_formats::lines::BadLine;
 use std::fmt;
 
 /// A row that can't be taken, and why.
@@ -46,6 +46,12 @@ impl fmt::Display for BadRow {
 }
 
 impl std::error::Error for BadRow {}
+
+impl From<BadLine> for BadRow {
+    fn from(BadLine { place, what }: BadLine) -> Self {
+        Self { place, what }
+    }
+}
 
 /// A row as read: where, and under a key of its own or a number.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,9 +1,11 @@
-//! Pairs of a query and a right answer, from TSV; lines with the same query are one query with many right answers.
+//! Pairs of a query and a right answer, as questions to the engine.
 
 use super::Lines;
-use anyhow::{Context, Result, bail};
+use crate::out::say;
+use anyhow::{Context, Result};
 use clap::Args;
 use mopqdb::eval::{Ask, Asked, Questions};
+use mopqdb_formats::pairs::{self, Answers, Queries};
 use mopqdb_formats::vectors::read_all;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -29,9 +31,7 @@ pub struct Columns {
 pub struct Pairs {
     /// Each query with all its right answers.
     pub asks: Vec<Ask>,
-    path: PathBuf,
-    /// Of each right answer the number of its first line, and how many lines have it.
-    lines: HashMap<String, (u64, u64)>,
+    file: pairs::Pairs,
 }
 
 impl Columns {
@@ -43,118 +43,50 @@ impl Columns {
     /// Reads pairs.
     pub fn read(&self, path: &Path) -> Result<Pairs> {
         let vectors = self.queries.as_deref().map(read_all).transpose()?;
-        let mut lines = lines(path)?;
-        let mut at: HashMap<String, usize> = HashMap::new();
-        let mut asks: Vec<Ask> = Vec::new();
-        let mut answers: HashMap<String, (u64, u64)> = HashMap::new();
-        while let Some(line) = lines.read()? {
-            let line = line?.to_owned();
-            let place = lines.place();
-            if line.is_empty() {
-                continue;
-            }
-            let Some((query, right)) = line.split_once('\t') else {
-                bail!("{place}: has no tab; a line is `query TAB right answer`");
-            };
-            if query.is_empty() || right.is_empty() {
-                bail!(
-                    "{place}: {} is empty",
-                    if query.is_empty() {
-                        "the query"
-                    } else {
-                        "the answer"
-                    }
-                );
-            }
-            let n = match at.get(query) {
-                Some(n) => *n,
-                None => {
-                    let asked = match &vectors {
-                        None => Asked::Text(query.to_owned()),
-                        Some((dim, values)) => {
-                            Asked::Vector(row(query, *dim, values).with_context(|| place.clone())?)
-                        }
-                    };
-                    at.insert(query.to_owned(), asks.len());
-                    asks.push(Ask {
-                        query: asked,
-                        right: BTreeSet::new(),
-                    });
-                    asks.len() - 1
-                }
-            };
-            asks[n].right.insert(right.to_owned());
-            answers
-                .entry(right.to_owned())
-                .or_insert((lines.number(), 0))
-                .1 += 1;
+        let queries = match &vectors {
+            None => Queries::Texts,
+            Some((dim, values)) => Queries::Rows {
+                of: values.len() / dim,
+                file: "--queries",
+            },
+        };
+        let file = pairs::Pairs::read(&mut lines(path)?, queries)?;
+        let ask = |query: &String| Ask {
+            query: match &vectors {
+                None => Asked::Text(query.clone()),
+                Some((dim, values)) => Asked::Vector(row(query, *dim, values)),
+            },
+            right: BTreeSet::new(),
+        };
+        let mut asks: Vec<Ask> = file.queries.iter().map(ask).collect();
+        for pair in &file.lines {
+            asks[pair.query].right.insert(pair.answer.clone());
         }
-        if asks.is_empty() {
-            bail!(
-                "{}: no pairs; a line is `query TAB right answer`",
-                path.display()
-            );
-        }
-        Ok(Pairs {
-            asks,
-            path: path.to_owned(),
-            lines: answers,
-        })
+        Ok(Pairs { asks, file })
     }
 
     /// Refuses pairs whose right answers are not in the database, or, with `--skip-missing`, tells how many they are.
-    ///
-    /// `mopqdb-train` has the same rule and the same words.
     pub fn check_missing(&self, pairs: &Pairs, questions: &Questions) -> Result<()> {
-        let missing = &questions.missing_answers;
-        let of = |answer: &String| (pairs.lines.get(answer)).map(|(line, count)| (*line, *count));
-        let Some((line, first)) = missing
-            .iter()
-            .filter_map(|answer| Some((of(answer)?.0, answer)))
-            .min()
-        else {
-            return Ok(());
+        let answers = match self.by_key() {
+            true => Answers::Keys,
+            false => Answers::Texts,
         };
-        let gone: u64 = missing.iter().filter_map(of).map(|(_, count)| count).sum();
-        let all: u64 = pairs.lines.values().map(|(_, count)| count).sum();
-        let name = if self.by_key() { "key" } else { "text" };
-        let what = format!(
-            "{}:{line}: no row has the {name} {:?} ({gone} of {all} lines)",
-            pairs.path.display(),
-            shorten(first)
-        );
-        // With --groups a query may have other right rows than those of its lines.
-        match (gone == all && questions.all.is_empty(), self.by_key()) {
-            (true, true) => bail!("{what}; insert it first"),
-            (true, false) => {
-                bail!("{what}; insert it first, or give --key-ids if the second column is keys")
-            }
-            _ if !self.skip_missing => {
-                bail!("{what}; insert it first, or leave such lines out with --skip-missing")
-            }
-            _ => eprintln!("mopqdb: {what}; such lines are left out"),
-        }
+        let left_out = pairs.file.check_missing(
+            |answer| questions.missing_answers.contains(answer),
+            answers,
+            // With --groups a query may have other right rows than those of its lines.
+            questions.all.is_empty(),
+            self.skip_missing,
+        )?;
+        left_out.iter().for_each(say);
         Ok(())
     }
 }
 
-/// Enough of a text to recognise it.
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-fn row(number: &str, dim: usize, values: &[f32]) -> Result<Vec<f32>> {
-    let rows = values.len() / dim;
-    let number: usize = number
-        .parse()
-        .with_context(|| format!("{number:?} is not a row number of --queries"))?;
-    if number >= rows {
-        bail!("row {number} of --queries, which has {rows} (the first is 0)");
-    }
-    Ok(values[number * dim..][..dim].to_vec())
+/// The vector of a query, whose number was checked as the pairs were read.
+fn row(number: &str, dim: usize, values: &[f32]) -> Vec<f32> {
+    let number: usize = number.parse().expect("a row number");
+    values[number * dim..][..dim].to_vec()
 }
 
 fn lines(path: &Path) -> Result<Lines> {

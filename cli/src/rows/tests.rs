@@ -2,7 +2,7 @@
 
 use super::*;
 use mopqdb::Value;
-use std::io::{BufReader, Cursor, Read};
+use std::io::{BufReader, Cursor};
 use std::path::Path;
 
 fn rows_of(
@@ -156,30 +156,10 @@ fn columns_count_characters() {
 }
 
 #[test]
-fn a_line_past_the_cap_is_one_bad_row_in_bounded_memory() {
-    let long = std::io::repeat(b'x')
-        .take(10 << 20)
-        .chain(&b"\nshort\n"[..]);
-    let mut lines = Lines::with_longest("f", Box::new(BufReader::new(long)), 1000);
-    let bad = lines.read().unwrap().unwrap().unwrap_err();
-    assert_eq!(bad.to_string(), "f:1: the line is longer than 1000 bytes");
-    assert_eq!(lines.read().unwrap().unwrap().unwrap(), "short");
-    assert!(lines.read().unwrap().is_none());
-}
-
-#[test]
 fn the_longest_row_fits_on_a_line_however_it_is_escaped() {
     let escaped = |bytes: usize| bytes * r"\u0001".len();
     let around = r#"{"key": "", "text": ""}"#.len();
     assert!(escaped(mopqdb::MAX_KEY) + escaped(mopqdb::MAX_TEXT) + around <= MAX_LINE);
-}
-
-#[test]
-fn bytes_that_are_not_utf8_are_a_bad_row_of_their_own() {
-    let mut lines = Lines::new("f", Box::new(Cursor::new(b"ab\xff\nok")));
-    let bad = lines.read().unwrap().unwrap().unwrap_err();
-    assert_eq!(bad.to_string(), "f:1: byte 3 of the line is not UTF-8");
-    assert_eq!(lines.read().unwrap().unwrap().unwrap(), "ok");
 }
 
 #[test]

@@ -20,7 +20,7 @@ impl RowReader for TextRows {
             let number = self.lines.number() + 1;
             let parsed = match self.lines.read()? {
                 None => return Ok(None),
-                Some(Err(bad)) => return Ok(Some(Err(self.explain(bad)))),
+                Some(Err(bad)) => return Ok(Some(Err(self.explain(bad.into())))),
                 // A blank line is no row; those after it keep their numbers.
                 Some(Ok(line)) if line.trim().is_empty() => continue,
                 Some(Ok(line)) => match self.format {

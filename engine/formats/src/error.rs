@@ -21,6 +21,15 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// A stream could not be read to its end.
+    #[error("reading {name}: {source}")]
+    Read {
+        /// What messages call the stream: a file, or `stdin`.
+        name: String,
+        /// The operating system's answer, or what a decompressor found.
+        source: io::Error,
+    },
+
     /// The file is not what its format asks for, or its format can't hold what was to be written.
     #[error("{place}: {what}")]
     Invalid {
@@ -41,6 +50,14 @@ impl Error {
         move |source| Self::Io {
             doing,
             path,
+            source,
+        }
+    }
+
+    /// A failed read of a stream.
+    pub(crate) fn read(name: impl Into<String>, source: io::Error) -> Self {
+        Self::Read {
+            name: name.into(),
             source,
         }
     }

@@ -1,7 +1,8 @@
 //! Files that mopqdb shares with other programs. None of them is part of a database, and this crate needs no engine.
 //!
 //! [`vectors`] reads and writes arrays of vectors: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour
-//! benchmarks. [`faiss`] writes an index that Faiss loads.
+//! benchmarks. [`faiss`] writes an index that Faiss loads. [`pairs`] reads queries and their right
+//! answers from [`lines`].
 //!
 //! ```
 //! use mopqdb_formats::vectors::{VectorReader, VectorWriter};
@@ -21,6 +22,8 @@
 
 mod error;
 pub mod faiss;
+pub mod lines;
+pub mod pairs;
 pub mod vectors;
 
 pub use error::{Error, Result};

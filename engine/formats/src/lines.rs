@@ -1,12 +1,34 @@
 //! Lines of a file, numbered, in bounded memory.
 
-use super::BadRow;
-use anyhow::{Context, Result};
+use crate::error::{Error, Result};
+use std::fmt;
 use std::io::BufRead;
 
-/// The longest line that is read: JSON may take six bytes for one of the longest text (`\u0001`), and the row has other
-/// fields beside it.
-pub const MAX_LINE: usize = 8 * mopqdb::MAX_TEXT;
+/// The longest line that is read: far above the longest text of a row, however it is escaped.
+pub const MAX_LINE: usize = 512 << 20;
+
+/// A line that can't be taken, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine {
+    /// File and line.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+impl std::error::Error for BadLine {}
+
+impl From<BadLine> for Error {
+    fn from(bad: BadLine) -> Self {
+        Self::invalid(bad.place, bad.what)
+    }
+}
 
 /// Lines of a text file, from its start to its end.
 pub struct Lines {
@@ -15,6 +37,14 @@ pub struct Lines {
     number: u64,
     longest: usize,
     line: Vec<u8>,
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Lines");
+        let debug = debug.field("name", &self.name);
+        debug.field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 impl Lines {
@@ -61,7 +91,7 @@ impl Lines {
     /// The next line without its end, or what is wrong with it; `None` at the end.
     ///
     /// The outer error is the disk's: nothing more can be read. After an inner one the next line can.
-    pub fn read(&mut self) -> Result<Option<Result<&str, BadRow>>> {
+    pub fn read(&mut self) -> Result<Option<Result<&str, BadLine>>> {
         self.line.clear();
         let mut too_long = false;
         let mut any = false;
@@ -69,7 +99,7 @@ impl Lines {
             let buffer = match self.source.fill_buf() {
                 Ok(buffer) => buffer,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error).with_context(|| format!("reading {}", self.name)),
+                Err(error) => return Err(Error::read(&self.name, error)),
             };
             if buffer.is_empty() {
                 break;
@@ -91,7 +121,7 @@ impl Lines {
             return Ok(None);
         }
         self.number += 1;
-        let bad = |what: String| BadRow {
+        let bad = |what: String| BadLine {
             place: format!("{}:{}", self.name, self.number),
             what,
         };
@@ -112,5 +142,31 @@ impl Lines {
                 error.valid_up_to() + 1
             ))
         })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufReader, Cursor, Read};
+
+    #[test]
+    fn a_line_past_the_cap_is_one_bad_line_in_bounded_memory() {
+        let long = std::io::repeat(b'x')
+            .take(10 << 20)
+            .chain(&b"\nshort\n"[..]);
+        let mut lines = Lines::with_longest("f", Box::new(BufReader::new(long)), 1000);
+        let bad = lines.read().unwrap().unwrap().unwrap_err();
+        assert_eq!(bad.to_string(), "f:1: the line is longer than 1000 bytes");
+        assert_eq!(lines.read().unwrap().unwrap().unwrap(), "short");
+        assert!(lines.read().unwrap().is_none());
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_a_bad_line_of_their_own() {
+        let mut lines = Lines::new("f", Box::new(Cursor::new(b"ab\xff\nok")));
+        let bad = lines.read().unwrap().unwrap().unwrap_err();
+        assert_eq!(bad.to_string(), "f:1: byte 3 of the line is not UTF-8");
+        assert_eq!(lines.read().unwrap().unwrap().unwrap(), "ok");
     }
 }
