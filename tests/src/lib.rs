@@ -6,6 +6,7 @@ pub mod hostile;
 pub mod mounted;
 pub mod quota;
 pub mod recording;
+pub mod support;
 pub mod watched;
 
 /// The checksum of a header, for tests that change one and make it right again. Logs seed it with their id.

@@ -3,7 +3,6 @@
 
 use crate::creating::{Quiet, Stopping, kill_when_it_stops};
 use crate::flips::{answers, files, sample};
-use crate::support::Random;
 use crate::world::{DIM, Models, World, options};
 use crate::{Case, report, scratch, torture};
 use mopqdb::testing::backup_on;
@@ -11,6 +10,7 @@ use mopqdb::{BackupOptions, CreateOptions, Database, Error, Reader, RepairOption
 use mopqdb_tests::faulty::{Fault, Faulty};
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Recording};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::Watched;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -225,11 +225,11 @@ fn a_power_cut_during_backup_leaves_a_copy_or_room_for_one() {
                     "cut at event {point} ({}), {fate:?}, catalog {catalog:?}",
                     recording.describe(point)
                 ));
-                let seed = random.next();
+                let seed = random.bits();
                 let cut = |catalog| {
                     let dest = scratch();
                     let mut random = Random::quiet(seed);
-                    let mut next = || random.next();
+                    let mut next = || random.bits();
                     recording.replay(point, fate, catalog, &mut next, dest.path());
                     dest
                 };

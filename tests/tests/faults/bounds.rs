@@ -1,7 +1,6 @@
 //! Things at their ends: thousands of segments, every byte, clocks that go backwards, several file systems.
 
 use crate::encoders::{runtime, tiny};
-use crate::support::{Random, put};
 use crate::world::{DIM, METRIC, Models, Step, World, options};
 use crate::{report, scratch, torture};
 use mopqdb::{
@@ -9,6 +8,7 @@ use mopqdb::{
     VerifyOptions,
 };
 use mopqdb_tests::mounted::Mounted;
+use mopqdb_tests::support::{Random, put};
 use std::time::{Duration, Instant, SystemTime};
 
 #[test]

@@ -1,12 +1,12 @@
 //! A creation that is killed, fails or loses power at any step leaves a database, or something that the next creation
 //! recognises and clears. Files of others stay.
 
-use crate::support::{Random, put};
 use crate::world::{DIM, Models, options};
 use crate::{Case, report, scratch, torture};
 use mopqdb::{CreateOptions, Database, Error};
 use mopqdb_tests::faulty::{Fault, Faulty};
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Recording};
+use mopqdb_tests::support::{Random, put};
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -220,11 +220,11 @@ fn a_power_cut_during_creation_leaves_a_database_or_room_for_one() {
                     "cut at event {point} ({}), {fate:?}, catalog {catalog:?}",
                     recording.describe(point)
                 ));
-                let seed = random.next();
+                let seed = random.bits();
                 let cut = |catalog| {
                     let dest = scratch();
                     let mut random = Random::quiet(seed);
-                    let mut next = || random.next();
+                    let mut next = || random.bits();
                     recording.replay(point, fate, catalog, &mut next, dest.path());
                     dest
                 };

@@ -1,9 +1,9 @@
 //! Hostile ONNX and tokenizer files, in bundles whose hashes are right: an error, and a process that lives on.
 
-use crate::support::Random;
 use crate::{Case, report, scratch, torture};
 use mopqdb::encoder::{EncoderSpec, locate_onnxruntime};
 use mopqdb::{Bundle, BundleWriter, CreateOptions, Database, Options, Row};
+use mopqdb_tests::support::Random;
 use std::path::{Path, PathBuf};
 
 pub fn tiny() -> PathBuf {

@@ -1,10 +1,10 @@
 //! Bits that flipped, files that were cut or grew: an error or the same answer, never another one.
 
-use crate::support::{Random, put};
 use crate::world::{DIM, Models, Step, World, options};
 use crate::{Case, report, scratch, torture};
 use mopqdb::{Database, Hit, Options, Reader, Row};
 use mopqdb_tests::recording::copy_dir;
+use mopqdb_tests::support::{Random, put};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,5 @@
 //! A full disk has a way out: the database opens, rows can be deleted, and what that frees can be written again.
 
-use crate::support::{Random, put};
 use crate::world::{DIM, Known, Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
 use mopqdb::disk::files::Files;
@@ -8,6 +7,7 @@ use mopqdb::{Database, Error, Options, PruneOptions, Reader, Row, VerifyOptions,
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::quota::Quota;
 use mopqdb_tests::recording::copy_dir;
+use mopqdb_tests::support::{Random, put};
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::io;
 use std::path::Path;

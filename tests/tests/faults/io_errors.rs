@@ -4,12 +4,12 @@
 //! one that is, nothing is written until the database is reopened. At the end the power fails, with everything lost
 //! whose sync failed or never came: what was acknowledged is there, so no failed sync was repeated and believed.
 
-use crate::support::Random;
 use crate::world::{DIM, Known, Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
 use mopqdb::{Database, Error};
 use mopqdb_tests::faulty::{Fault, Faulty};
 use mopqdb_tests::recording::{CatalogState, Fate, Recording, copy_dir};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::io;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize
         let worlds = history[marked..(marked + 2).min(history.len())].concat();
         let cut = dir.path().join(format!("cut-{n}"));
         let fate = [Fate::Dropped, Fate::Any][n];
-        recording.replay(point, fate, CatalogState::Now, &mut || random.next(), &cut);
+        recording.replay(point, fate, CatalogState::Now, &mut || random.bits(), &cut);
         let _case = Case(format!("and a power cut at event {point}, {fate:?}"));
         let reopened = Database::open(&cut, options()).unwrap();
         models.check(&reopened.snapshot(), &worlds);

@@ -4,10 +4,10 @@
 //! acknowledged. The parent kills it, at a random moment or when it has come to a named place (where it says so and
 //! waits), and opens what is left.
 
-use crate::support::Random;
 use crate::world::{Models, Step, World, open, options, script};
 use crate::{Case, report, torture};
 use mopqdb::{Database, Reader};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};

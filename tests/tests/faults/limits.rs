@@ -1,11 +1,11 @@
 //! Directories that can't be written, disks that are full.
 
-use crate::support::{Random, put};
 use crate::world::{DIM, Known, Models, Step, World, options};
 use crate::{scratch, torture};
 use mopqdb::{Database, Error, Options, Reader};
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::recording::copy_dir;
+use mopqdb_tests::support::{Random, put};
 use std::path::Path;
 
 fn filled(models: &Models, path: &Path) -> World {

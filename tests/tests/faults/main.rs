@@ -18,9 +18,6 @@ mod rebuilds;
 mod registering;
 mod repairs;
 mod stress;
-#[path = "../storage/support.rs"]
-#[allow(dead_code, reason = "shared with the tests of the storage engine")]
-mod support;
 mod world;
 
 /// Whether to run the long sizes.

@@ -1,10 +1,10 @@
 //! Databases of every format version are opened; one of the future is refused by name.
 
 use crate::scratch;
-use crate::support::{Random, keys};
 use crate::world::{DIM, Models, Step, options};
 use mopqdb::{Database, Error, Reader};
 use mopqdb_tests::recording::copy_dir;
+use mopqdb_tests::support::{Random, keys};
 use std::path::{Path, PathBuf};
 
 fn fixture(version: u32) -> PathBuf {

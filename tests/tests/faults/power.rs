@@ -5,12 +5,12 @@
 //! the one that was under way, and nothing else; answers must be those of a plain scan under the model it says.
 //! Recovery itself is recorded too, and cut short in its turn.
 
-use crate::support::Random;
 use crate::world::{Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
 use mopqdb::disk::files::{Disk, Files};
 use mopqdb::{Database, Reader};
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Fate, Recording, copy_dir};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::Watched;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn cut(
     ));
     let mut random = Random::quiet(seed);
     run.recording
-        .replay(point, fate, catalog, &mut || random.next(), dest);
+        .replay(point, fate, catalog, &mut || random.bits(), dest);
     (case, run.worlds[run.recording.marked(point)].clone())
 }
 
@@ -153,7 +153,7 @@ fn a_power_cut_during_recovery_loses_nothing_either() {
             let fate = FATES[random.below(FATES.len())];
             let catalog = CATALOG_STATES[random.below(CATALOG_STATES.len())];
             let dest = scratch();
-            let (_case, worlds) = cut(&again, point, fate, catalog, random.next(), dest.path());
+            let (_case, worlds) = cut(&again, point, fate, catalog, random.bits(), dest.path());
             expect(&models, dest.path(), &worlds);
             tried += 1;
         }

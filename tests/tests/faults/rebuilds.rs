@@ -1,11 +1,11 @@
 //! A rebuild interrupted at each of its steps, while rows arrive: the old model or the new one answers, each segment is
 //! scanned with its own codebook, and the next rebuild goes on from what is there.
 
-use crate::support::Random;
 use crate::world::{DIM, Models, Step, World, open, options};
 use crate::{Case, report, scratch, torture};
 use mopqdb::{Database, Reader};
 use mopqdb_tests::recording::{CatalogState, FATES, Fate, Recording};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ impl Watcher for Arriving {
                 unreachable!()
             };
             let rows: Vec<_> = (rows.iter())
-                .map(|(key, vector)| crate::support::put(key, vector))
+                .map(|(key, vector)| mopqdb_tests::support::put(key, vector))
                 .collect();
             db.insert(&rows).unwrap();
             self.recording.mark(n + 1);
@@ -115,7 +115,7 @@ fn a_rebuild_cut_at_any_step_leaves_one_model_or_the_other_and_can_be_repeated()
                 point,
                 fate,
                 CatalogState::Now,
-                &mut || random.next(),
+                &mut || random.bits(),
                 dest.path(),
             );
             let marked = recording.marked(point);

@@ -2,7 +2,6 @@
 //! stay whole too.
 
 use crate::creating::Quiet;
-use crate::support::Random;
 use crate::world::options;
 use crate::{Case, report, scratch, torture};
 use mopqdb::quantizer::{TrainPq, train_pq};
@@ -12,6 +11,7 @@ use mopqdb::{
     register_model, verify,
 };
 use mopqdb_tests::faulty::{Fault, Faulty};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::Watched;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Random damage to random databases, then `repair`: every row that can be read is there, nothing with rows is deleted,
 //! and a second repair has nothing to do.
 
-use crate::support::Random;
 use crate::world::{Models, Step, World, held, options, script};
 use crate::{Case, report, scratch, torture};
 use mopqdb::disk::files::Disk;
 use mopqdb::segment::{FileName, RowsFile, ValueRef};
 use mopqdb::{Database, RepairOptions, VerifyOptions, read_rows, repair, verify};
+use mopqdb_tests::support::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl Harm {
             Self::Scramble(path, at, len) => change(path, &mut |bytes| {
                 bytes[*at..at + len]
                     .iter_mut()
-                    .for_each(|byte| *byte = random.next() as u8);
+                    .for_each(|byte| *byte = random.bits() as u8);
             }),
             Self::Extend(path) => change(path, &mut |bytes| bytes.resize(bytes.len() + 777, 0)),
             Self::Swap(a, b) => {

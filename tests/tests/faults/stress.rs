@@ -1,10 +1,10 @@
 //! A writer, a compactor, a rebuilder, eight readers and two reading processes at once.
 
 use crate::processes::{ReaderProcess, first_values};
-use crate::support::Random;
 use crate::world::{DIM, Models, options};
 use crate::{report, scratch, torture};
 use mopqdb::{Database, Options, Reader, RebuildOptions, Row};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

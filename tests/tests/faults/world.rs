@@ -1,11 +1,11 @@
 //! A small database, a script of operations on it, and what it should hold after each of them.
 
-use crate::support::{Oracle, Random, codebooks, put};
 use mopqdb::disk::files::Files;
 use mopqdb::{
     Bundle, CreateOptions, Database, Error, Metric, Options, RebuildOptions, Row, Snapshot,
     register_model,
 };
+use mopqdb_tests::support::{Oracle, Random, codebooks, put};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What goes in comes out, and what can't go in is refused in words.
 
-use crate::support::{Random, codebooks, keys, put, small, vectors};
 use mopqdb::{
     CreateOptions, Database, Error, Filter, Inserted, Metric, Model, Options, QueryOptions, Reader,
     Row, Value,
 };
+use mopqdb_tests::support::{Random, codebooks, keys, put, small, vectors};
 
 #[test]
 fn vectors_too_large_for_finite_scores_are_refused_and_those_at_the_limit_are_served() {

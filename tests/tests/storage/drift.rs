@@ -1,9 +1,9 @@
 //! Whether `stats` sees that the rows of today are not those of the training.
 
-use crate::support::{Random, put, small};
 use mopqdb::bundle::BundleWriter;
 use mopqdb::quantizer::{TrainPq, train_pq};
 use mopqdb::{CreateOptions, Database, Drift, Metric};
+use mopqdb_tests::support::{Random, put, small};
 
 const DIM: usize = 16;
 

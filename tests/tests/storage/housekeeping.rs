@@ -1,10 +1,10 @@
 //! verify, repair, backup, prune.
 
-use crate::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 use mopqdb::{
     Database, Error, Metric, Options, PruneOptions, Reader, RebuildOptions, RepairOptions,
     VerifyOptions, backup, prune, register_model, repair, verify,
 };
+use mopqdb_tests::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Readers beside a writer: in the same process, and as another would.
 
-use crate::support::{Random, keys, put, small, vectors};
 use mopqdb::{Database, Error, Metric, Options, Reader};
+use mopqdb_tests::support::{Random, keys, put, small, vectors};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]

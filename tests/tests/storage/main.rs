@@ -8,4 +8,3 @@ mod model;
 mod opening;
 mod prefixes;
 mod rebuilding;
-mod support;

@@ -1,7 +1,7 @@
 //! Random operations against a `BTreeMap` and a plain scan.
 
-use crate::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 use mopqdb::{Bundle, Database, Metric, Options, Reader, RebuildOptions, Row, register_model};
+use mopqdb_tests::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 
 const DIM: usize = 8;
 

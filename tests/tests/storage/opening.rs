@@ -1,7 +1,7 @@
 //! Opening what a crash, a bad disk or a clumsy hand left behind.
 
-use crate::support::{keys, put, small, vectors};
 use mopqdb::{Database, Error, Metric, Options, Reader};
+use mopqdb_tests::support::{keys, put, small, vectors};
 use std::fs;
 use std::path::{Path, PathBuf};
 

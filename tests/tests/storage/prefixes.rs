@@ -1,7 +1,7 @@
 //! Keys by prefix: read in passing, and deleted in batches in the order of insertion.
 
-use crate::support::{put, small, vectors};
 use mopqdb::{Database, Metric, Options, Reader, Snapshot, Watch};
+use mopqdb_tests::support::{put, small, vectors};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

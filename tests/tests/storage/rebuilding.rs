@@ -1,11 +1,11 @@
 //! Changing the model under a running database.
 
-use crate::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 use mopqdb::scan::Scanner;
 use mopqdb::{
     Bundle, CreateOptions, Database, Metric, ModelId, Options, PruneOptions, Query, QueryOptions,
     Reader, RebuildOptions, Watch, find_model, models, prune, rebuild, register_model,
 };
+use mopqdb_tests::support::{Oracle, Random, ask, codebooks, put, small, vectors};
 use std::sync::{Arc, Mutex};
 
 fn filled(path: &std::path::Path, random: &mut Random) -> (Database, Oracle, Vec<f32>) {

@@ -1,4 +1,4 @@
-//! What the tests of the storage engine share.
+//! What the tests of the storage engine and of its faults share: small databases, and an oracle of what they should hold.
 
 use mopqdb::bundle::BundleWriter;
 use mopqdb::quantizer::{TrainPq, train_opq, train_pq};
@@ -13,6 +13,7 @@ use std::path::Path;
 pub struct Random(u64);
 
 impl Random {
+    /// Prints the seed, for whoever looks at a failure.
     pub fn new(seed: u64) -> Self {
         println!("seed {seed}");
         Self::quiet(seed)
@@ -23,21 +24,25 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn bits(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
+    /// A number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 11) as usize % n
+        (self.bits() >> 11) as usize % n
     }
 
+    /// A number from -0.5 to 0.5.
     pub fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 24) as f32 - 0.5
+        (self.bits() >> 40) as f32 / (1 << 24) as f32 - 0.5
     }
 
+    /// A vector of such numbers.
     pub fn vector(&mut self, dim: usize) -> Vec<f32> {
         (0..dim).map(|_| self.unit()).collect()
     }
@@ -54,6 +59,7 @@ pub fn small() -> Options {
     }
 }
 
+/// A new database of vectors, with [`small`] options.
 pub fn vectors(dir: &Path, dim: usize, metric: Metric) -> Database {
     Database::create(dir, &CreateOptions::vectors(dim, metric), small()).unwrap()
 }
@@ -91,11 +97,13 @@ pub fn codebooks(
 /// What a database should hold, kept the obvious way: key to (order of insertion, vector).
 #[derive(Debug, Clone, Default)]
 pub struct Oracle {
+    /// Order of insertion and vector, by key.
     pub rows: BTreeMap<String, (u64, Vec<f32>)>,
     next: u64,
 }
 
 impl Oracle {
+    /// Inserts or replaces; a row that is there already keeps its place.
     pub fn put(&mut self, key: &str, vector: Vec<f32>) {
         if self.rows.get(key).is_some_and(|(_, old)| *old == vector) {
             return;
@@ -104,6 +112,7 @@ impl Oracle {
         self.rows.insert(key.into(), (self.next, vector));
     }
 
+    /// Returns `true` if there was such a key.
     pub fn remove(&mut self, key: &str) -> bool {
         self.rows.remove(key).is_some()
     }
@@ -178,6 +187,7 @@ fn exact(query: &[f32], vector: &[f32], metric: Metric) -> f32 {
     }
 }
 
+/// A row with a vector.
 pub fn put(key: &str, vector: &[f32]) -> Row {
     Row {
         key: key.into(),
@@ -185,6 +195,7 @@ pub fn put(key: &str, vector: &[f32]) -> Row {
     }
 }
 
+/// Asks a database for its best hits.
 pub fn ask(db: &Database) -> impl Fn(&[f32], usize) -> Vec<Hit> + '_ {
     |query, k| {
         db.query_with(Query::Vector(query), &QueryOptions::top(k))
