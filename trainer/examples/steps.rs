@@ -1,8 +1,6 @@
 //! Steps per CPU-second of the full objective on frozen embeddings: 384 -> 128, 8 x 256, batch 512, both
 //! cross-entropies, softmax straight-through. `cargo run --release -p mopqdb-trainer --example steps`
 
-use mopqdb_trainer::adam::AdamConfig;
-use mopqdb_trainer::clock::cpu_seconds;
 use mopqdb_trainer::config::{Activation, Sampling, StraightThrough, TrainConfig};
 use mopqdb_trainer::devices::Gather;
 use mopqdb_trainer::methods::Objective;
@@ -10,7 +8,7 @@ use mopqdb_trainer::model::codebook::{Selection, SoftCodebook};
 use mopqdb_trainer::model::head::Head;
 use mopqdb_trainer::model::{Input, Model};
 use mopqdb_trainer::random::Random;
-use mopqdb_trainer::replica::{Rates, Replica, Slice};
+use mopqdb_trainer::train::{AdamConfig, Rates, Replica, Slice, cpu_seconds};
 use tch::Tensor;
 
 fn main() -> anyhow::Result<()> {

@@ -140,10 +140,10 @@ impl Joint {
 mod tests {
     use super::*;
     use crate::config::{Sampling, TrainConfig};
-    use crate::corpus::Corpus;
+    use crate::data::Corpus;
     use crate::evaluate::Questions;
+    use crate::program::Run;
     use crate::random::Random;
-    use crate::run::Run;
     use crate::train::{Lessons, Outcome, Trainer, Unwatched};
     use mopqdb::Metric;
     use std::sync::atomic::AtomicBool;

@@ -1,34 +1,26 @@
 //! Trains the quantizers of mopqdb from pairs of queries and keys: MoPQ and every baseline of its paper.
 //!
-//! The reading order is that of a run: [`config`] says what to do, [`data`] and [`corpus`] what from; [`train`] is the
-//! loop. In a step a [`replica`] embeds its slice of the batch with a [`model`], an objective of [`methods`] contrasts
-//! queries with keys through [`sampling`] over the [`devices`], and [`adam`] takes the step. [`evaluate`] measures with
-//! the engine's own scan, and [`export`] hands the result over.
+//! The reading order is that of a run:
+//!
+//! 1. [`program`] is what `mopqdb-train` does: it reads flags, opens the folder of the run and hands the model over.
+//! 2. [`config`] has every number that changes what is learned; [`data`] is what a run learns from.
+//! 3. [`train`] is the loop. In a step each replica embeds its slice of the batch with a [`model`], an objective of
+//!    [`methods`] contrasts queries with keys over the [`devices`], and Adam takes the step. After an epoch the model
+//!    is measured by the engine's own scan.
+//! 4. `export` makes the engine's quantizer of what was learned, `joint` an encoder that learned too.
 
-pub mod adam;
-pub mod checkpoint;
-pub mod clock;
 pub mod config;
-pub mod corpus;
 pub mod data;
 pub mod devices;
-pub mod embeddings;
-pub mod evaluate;
-pub mod export;
-pub mod flags;
-pub mod joint;
-pub mod loss;
 pub mod methods;
 pub mod model;
-pub mod plot;
 pub mod program;
-pub mod progress;
 pub mod random;
-pub mod replica;
-pub mod run;
-pub mod sampling;
-pub mod start;
 pub mod train;
+
+pub mod evaluate;
+mod export;
+mod joint;
 
 #[cfg(test)]
 mod testing;

@@ -5,9 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::Parser as _;
-use mopqdb_trainer::flags::Flags;
-use mopqdb_trainer::program::{Ending, run};
-use mopqdb_trainer::run::Busy;
+use mopqdb_trainer::program::{Busy, Ending, Flags, run};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 

@@ -17,7 +17,7 @@ use clap::Parser;
 use mopqdb::scan::Scanner;
 use mopqdb_trainer::config::TrainConfig;
 use mopqdb_trainer::evaluate::{CodeReport, Encoded};
-use mopqdb_trainer::run::{EpochRecord, Run};
+use mopqdb_trainer::program::{EpochRecord, Run};
 use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Watch};
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +129,7 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
         eprintln!("{}: as {}", experiment.name, twin.display());
         fs::create_dir_all(path.parent().context("a folder")?)?;
         let result = fs::read(twin.join("result.json"))?;
-        return mopqdb_trainer::checkpoint::write_whole(&path, &result);
+        return mopqdb_trainer::program::write_whole(&path, &result);
     }
     let set = set.expect("loaded when a result is missing");
     eprintln!("{}", experiment.name);
@@ -171,7 +171,7 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
         "  R@10 {:.4}, un-quantized {:.4}, distortion {:.3}, {:.0} CPU-seconds",
         outcomes.recall[0], outcomes.unquantized[0], outcomes.distortion, outcomes.cpu_seconds
     );
-    mopqdb_trainer::checkpoint::write_whole(&path, &serde_json::to_vec(&outcomes)?)?;
+    mopqdb_trainer::program::write_whole(&path, &serde_json::to_vec(&outcomes)?)?;
     fs::remove_file(path.with_file_name("last.safetensors")).context("removing the checkpoint")
 }
 

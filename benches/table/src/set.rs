@@ -5,10 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use mopqdb::{Bundle, Metric};
 use mopqdb_benches::set;
-use mopqdb_trainer::corpus::Corpus;
-use mopqdb_trainer::data::{Columns, KeyColumn, Pairs, QueryColumn};
-use mopqdb_trainer::embeddings::Embeddings;
+use mopqdb_trainer::data::{Columns, Corpus, KeyColumn, Pairs, QueryColumn};
 use mopqdb_trainer::evaluate::Questions;
+use mopqdb_trainer::program::Embeddings;
 
 /// Validation queries that epochs, rates and weights are chosen by.
 const VALIDATION: usize = 2_000;

@@ -6,7 +6,7 @@ use tch::Tensor;
 
 use super::dqn::Dqn;
 use crate::model::codebook::SoftCodebook;
-use crate::sampling::Contrast;
+use crate::train::Contrast;
 
 /// The weight of the reconstruction error.
 #[derive(Debug, Clone)]

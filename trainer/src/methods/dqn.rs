@@ -3,9 +3,9 @@
 use anyhow::Result;
 use tch::Tensor;
 
-use crate::loss::reconstruction;
 use crate::model::codebook::SoftCodebook;
-use crate::sampling::Contrast;
+use crate::train::Contrast;
+use crate::train::loss::reconstruction;
 
 /// The weight of the reconstruction error.
 #[derive(Debug, Clone)]

@@ -3,9 +3,9 @@
 use anyhow::Result;
 use tch::Tensor;
 
-use crate::loss::product_error;
 use crate::model::codebook::SoftCodebook;
-use crate::sampling::Contrast;
+use crate::train::Contrast;
+use crate::train::loss::product_error;
 
 /// The weight of the error of inner products.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! The objectives, a file each, the equation above the function.
 //!
-//! CE(A, B) is the contrast of [`crate::sampling`]; "mean" runs over the whole batch of all devices, of which each
+//! CE(A, B) is the contrast of [`crate::train::Contrast`]; "mean" runs over the whole batch of all devices, of which each
 //! device computes its share. In the papers only MoPQ has cross-device negatives; here any method may.
 
 pub mod dpq;
@@ -14,7 +14,7 @@ use tch::Tensor;
 
 use crate::config::{Method, TrainConfig};
 use crate::model::codebook::SoftCodebook;
-use crate::sampling::Contrast;
+use crate::train::Contrast;
 
 /// What a step minimises.
 #[derive(Debug, Clone)]

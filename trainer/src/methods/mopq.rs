@@ -4,9 +4,9 @@ use anyhow::Result;
 use tch::Tensor;
 
 use crate::config::ProbabilityTerm;
-use crate::loss::{log_probability, reconstruction, straight_through_probability};
 use crate::model::codebook::SoftCodebook;
-use crate::sampling::Contrast;
+use crate::train::Contrast;
+use crate::train::loss::{log_probability, reconstruction, straight_through_probability};
 
 /// Weights of the terms beside CE(q, k^).
 #[derive(Debug, Clone)]

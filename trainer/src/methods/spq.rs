@@ -5,9 +5,9 @@
 use anyhow::Result;
 use tch::Tensor;
 
-use crate::loss::distance;
 use crate::model::codebook::SoftCodebook;
-use crate::sampling::Contrast;
+use crate::train::Contrast;
+use crate::train::loss::distance;
 
 /// The weight of the distance of soft from hard.
 #[derive(Debug, Clone)]

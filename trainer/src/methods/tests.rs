@@ -6,14 +6,13 @@ use std::time::Duration;
 use tch::{Kind, Tensor};
 
 use super::*;
-use crate::adam::AdamConfig;
 use crate::config::{Activation, ProbabilityTerm, Sampling, StraightThrough};
 use crate::devices::{Fleet, Gather, parse};
 use crate::model::codebook::Selection;
 use crate::model::head::Head;
 use crate::model::{Input, Model};
-use crate::replica::{Rates, Replica, Slice};
 use crate::testing::{max_difference, random_tensor, relative};
+use crate::train::{AdamConfig, Rates, Replica, Slice};
 
 const DEVICES: i64 = 4;
 const ROWS: i64 = 6;
@@ -388,7 +387,7 @@ fn shifting_every_codeword_of_a_book_changes_distortion_and_no_ranking() {
     };
     assert!(max_difference(&gaps(&moved), &gaps(&quantized.hat)) < 1e-12);
     let distortion = |hat: &Tensor| {
-        crate::loss::reconstruction(&k, hat)
+        crate::train::loss::reconstruction(&k, hat)
             .mean(Kind::Double)
             .double_value(&[])
     };

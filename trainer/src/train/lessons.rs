@@ -7,10 +7,10 @@ use mopqdb::quantizer::Quantizer;
 use mopqdb::scan::Scanner;
 use tch::Tensor;
 
-use crate::corpus::Corpus;
+use crate::data::Corpus;
 use crate::evaluate::{Places, Questions, dense_places};
 use crate::model::bert::BertShape;
-use crate::run::EpochRecord;
+use crate::program::EpochRecord;
 
 /// What a run learns from.
 #[derive(Debug)]

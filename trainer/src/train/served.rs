@@ -8,15 +8,15 @@ use mopqdb::scan::Scanner;
 use serde_json::json;
 use tch::Tensor;
 
+use super::start;
 use super::worker::{Answer, Job, fingerprint};
 use super::{Lessons, Trained, Trainer, copies};
-use crate::checkpoint::{Checkpoint, Named};
 use crate::config::TrainConfig;
 use crate::evaluate::{CodeReport, Encoded, Questions, dense_places, usage};
 use crate::export;
 use crate::model::Model;
 use crate::model::bert::{PREFIX, write_weights};
-use crate::start;
+use crate::program::checkpoint::{Checkpoint, Named};
 
 /// Of the quantizer that an epoch of PQ or OPQ is judged by; the end has the whole effort.
 const QUICK_ITERATIONS: usize = 5;

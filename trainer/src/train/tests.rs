@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::config::{Activation, Sampling, Select, Start};
-use crate::corpus::Corpus;
+use crate::data::Corpus;
 use crate::evaluate::Questions;
 use mopqdb::Metric;
 

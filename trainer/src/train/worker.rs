@@ -5,15 +5,15 @@ use std::sync::Arc;
 use anyhow::Result;
 use tch::{Device, Kind, Tensor};
 
-use crate::adam::{AdamConfig, Moments};
-use crate::checkpoint::Named;
+use super::adam::{AdamConfig, Moments};
+use super::replica::{Rates, Replica, Slice};
 use crate::config::{Sampling, TrainConfig};
 use crate::devices::Seat;
 use crate::export;
 use crate::methods::Objective;
 use crate::model::bert::{Bert, BertShape, Tokens};
 use crate::model::{Input, Model};
-use crate::replica::{Rates, Replica, Slice};
+use crate::program::checkpoint::Named;
 
 /// A job of one device.
 pub(super) enum Job {

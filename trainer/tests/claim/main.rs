@@ -14,13 +14,12 @@ use mopqdb::Metric;
 use mopqdb::eval::bootstrap::{Interval, ratio};
 use mopqdb::scan::Scanner;
 use mopqdb_tests::doc_comments::{self, Pair};
-use mopqdb_trainer::clock::cpu_seconds;
 use mopqdb_trainer::config::{Method, Sampling, TrainConfig};
-use mopqdb_trainer::corpus::Corpus;
+use mopqdb_trainer::data::Corpus;
 use mopqdb_trainer::evaluate::{CodeReport, Encoded, Questions, over_runs};
+use mopqdb_trainer::program::Run;
 use mopqdb_trainer::random::Random;
-use mopqdb_trainer::run::Run;
-use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Unwatched};
+use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Unwatched, cpu_seconds};
 
 const MOST: usize = 12_000;
 /// Of all pairs, for training, validation and test.

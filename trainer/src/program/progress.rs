@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::run::EpochRecord;
+use super::run::EpochRecord;
 use crate::train::Watch;
 
 /// Loss, recall, pairs a second and the time left.

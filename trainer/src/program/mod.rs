@@ -1,8 +1,22 @@
 //! What `mopqdb-train` does: rows and pairs in, a registered model out.
+//!
+//! [`Flags`] say what is wanted, a [`Run`] is the folder that keeps its checkpoint, log and plot, [`Embeddings`] keep
+//! the vectors of queries for the next run.
+
+pub(crate) mod checkpoint;
+mod embeddings;
+mod flags;
+mod plot;
+mod progress;
+pub(crate) mod run;
+
+pub use checkpoint::write_whole;
+pub use embeddings::Embeddings;
+pub use flags::Flags;
+pub use run::{Busy, EpochRecord, Run};
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,20 +24,15 @@ use mopqdb::{Bundle, BundleWriter, Metric, Options, Reader, RowsKind};
 use serde_json::json;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::checkpoint::write_whole;
 use crate::config::TrainConfig;
-use crate::corpus::Corpus;
-use crate::data::{Columns, KeyColumn, Pairs, QueryColumn};
-use crate::embeddings::Embeddings;
+use crate::data::{Columns, Corpus, KeyColumn, Pairs, QueryColumn};
 use crate::evaluate::Questions;
-use crate::flags::Flags;
 use crate::joint::{Joint, Origin, Readings};
-use crate::progress::Progress;
 use crate::random::Random;
-use crate::run::Run;
 use crate::train::{
     Lessons, Outcome, Texts, Trained, Trainer, Watch as _, check_sizes, method_name,
 };
+use progress::Progress;
 
 /// How it ended.
 #[derive(Debug)]
@@ -477,13 +486,5 @@ fn conclude(home: &Path, done: &serde_json::Value) -> Result<()> {
             bail!("{}: {error}", home.display())
         }
         _ => Ok(()),
-    }
-}
-
-/// For tests of the whole: the same as [`run`] without a way to stop it.
-pub fn run_to_the_end(flags: &Flags) -> Result<serde_json::Value> {
-    match run(flags, &Arc::new(AtomicBool::new(false)))? {
-        Ending::Model(done) => Ok(done),
-        Ending::Stopped(words) => bail!(words),
     }
 }

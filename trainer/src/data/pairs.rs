@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use mopqdb_formats::lines::Lines;
 use mopqdb_formats::pairs::{self, Answers, Queries};
 
-use crate::corpus::Corpus;
+use super::Corpus;
 
 /// What the second column of a pair is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

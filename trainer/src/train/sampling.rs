@@ -16,9 +16,9 @@
 use anyhow::Result;
 use tch::{Kind, Tensor};
 
+use super::loss::{collisions, scores};
 use crate::config::Sampling;
 use crate::devices::Gather;
-use crate::loss::{collisions, scores};
 
 /// The contrast of one step on one device. Its losses are shares: summed over the devices they are the mean over the
 /// whole batch, in value and in gradient.

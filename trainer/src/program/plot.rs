@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::run::EpochRecord;
+use super::run::EpochRecord;
 
 const WIDTH: f64 = 640.0;
 const PANEL: f64 = 150.0;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::checkpoint::write_whole;
+use super::checkpoint::write_whole;
 
 /// A folder of encoded texts.
 #[derive(Debug, Clone)]

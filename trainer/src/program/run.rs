@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use mopqdb::disk::lock::FileLock;
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::{Checkpoint, write_whole};
-use crate::plot;
+use super::checkpoint::{Checkpoint, write_whole};
+use super::plot;
 
 /// What is told of an epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Losses as pure functions of tensors.
 //!
 //! CE(A, B) is the mean over rows r of `-log softmax_c(<A_r, B_c>)[r]`. It is made of two parts, so that devices can
-//! share the work ([`crate::sampling`]): the log-sum-exp of a row over a block of candidates, and the score of the
+//! share the work ([`crate::train::sampling`]): the log-sum-exp of a row over a block of candidates, and the score of the
 //! row's own positive.
 
 use tch::{Kind, Tensor};
@@ -32,13 +32,6 @@ pub fn collisions(rows: &Tensor, candidates: &Tensor, own: Option<i64>) -> Optio
     }
     // Mostly nothing collides, and then no pass over the scores is spent on it.
     (mask.any().int64_value(&[]) != 0).then_some(mask)
-}
-
-/// -log softmax(scores)[r, own + r] of each row (rows).
-pub fn cross_entropy(scores: &Tensor, own: i64) -> Tensor {
-    let rows = scores.size()[0];
-    let positives = scores.narrow(1, own, rows).diagonal(0, 0, 1);
-    scores.logsumexp(-1, false) - positives
 }
 
 /// |k_r - k^_r|² of each row (rows).
@@ -86,6 +79,13 @@ mod tests {
 
     fn dot(a: &[f64], b: &[f64]) -> f64 {
         a.iter().zip(b).map(|(x, y)| x * y).sum()
+    }
+
+    /// -log softmax(scores)[r, own + r] of each row (rows).
+    fn cross_entropy(scores: &Tensor, own: i64) -> Tensor {
+        let rows = scores.size()[0];
+        let positives = scores.narrow(1, own, rows).diagonal(0, 0, 1);
+        scores.logsumexp(-1, false) - positives
     }
 
     #[test]

@@ -1,11 +1,21 @@
 //! The loop: warm-up by CE(q, k), start of the codewords, epochs of the method's own objective; after each, the recall
 //! over all keys, the checkpoint, the line in the log.
 
+mod adam;
+mod clock;
 mod lessons;
+pub(crate) mod loss;
+mod replica;
+mod sampling;
 mod served;
+mod start;
 mod worker;
 
+pub use adam::AdamConfig;
+pub use clock::cpu_seconds;
 pub use lessons::{Lessons, Outcome, Texts, Trained, Unwatched, Watch};
+pub use replica::{Rates, Replica, Slice};
+pub use sampling::Contrast;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +25,14 @@ use anyhow::{Result, bail, ensure};
 use mopqdb::scan::Scanner;
 use tch::{Device, Tensor};
 
-use crate::checkpoint::{Checkpoint, Named};
-use crate::clock::cpu_seconds;
 use crate::config::{Method, Sampling, Schedule, TrainConfig};
 use crate::devices::{self, Fleet, Seat};
 use crate::methods::Objective;
 use crate::model::Model;
 use crate::model::bert::Bert;
+use crate::program::checkpoint::{Checkpoint, Named};
+use crate::program::{EpochRecord, Run};
 use crate::random::Random;
-use crate::replica::Rates;
-use crate::run::{EpochRecord, Run};
-use crate::start;
 use served::Learned;
 use worker::{Answer, Job, Load, Material, State, Step, Worker};
 

@@ -3,12 +3,12 @@
 use anyhow::{Result, ensure};
 use tch::{Kind, Tensor};
 
-use crate::adam::{AdamConfig, Moments};
+use super::adam::{AdamConfig, Moments};
+use super::sampling::Contrast;
 use crate::config::Sampling;
 use crate::devices::Gather;
 use crate::methods::Objective;
 use crate::model::{Group, Input, Model};
-use crate::sampling::Contrast;
 
 /// What one device sees of a step.
 #[derive(Debug)]

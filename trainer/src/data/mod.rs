@@ -1,0 +1,7 @@
+//! What a run learns from: the rows of a database ([`Corpus`]), and the [`Pairs`] of queries and keys of a file.
+
+mod corpus;
+mod pairs;
+
+pub use corpus::Corpus;
+pub use pairs::{Columns, KeyColumn, Pairs, QueryColumn};
