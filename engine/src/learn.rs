@@ -3,11 +3,9 @@
 //! Nothing is trained inside an insert. `mopqdb train --method opq` calls [`learn`]; the maintenance thread does so
 //! too, where [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
 
-use crate::admin::models::register_model;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
-use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::bundle::{Bundle, BundleWriter};
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
@@ -143,9 +141,9 @@ impl Draft {
         &self.bundle
     }
 
-    /// Makes it a model of the database; see [`register_model`].
-    pub fn register(self) -> Result<ModelId> {
-        register_model(&self.db, &self.bundle)
+    /// The directory of the database.
+    pub(crate) fn database(&self) -> &Path {
+        &self.db
     }
 }
 

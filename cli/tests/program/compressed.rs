@@ -73,7 +73,10 @@ fn every_format_is_read_compressed_from_files_and_from_standard_input() {
             let packed = format!("{file}.{name}");
             std::fs::write(dir.join(&packed), compress(text.as_bytes())).unwrap();
             let said = run(dir, &["insert", "x.db", &packed]).failed(1);
-            assert!(said.contains(&format!("{packed}:1: is a text")), "{said}");
+            assert!(
+                said.contains(&format!("{packed}:1: it is a text")),
+                "{said}"
+            );
         }
         std::fs::remove_dir_all(dir.join("x.db")).unwrap();
     }

@@ -269,7 +269,7 @@ fn flags_that_would_do_nothing_or_clash_are_wrong_usage() {
     )
     .failed(1);
     assert!(
-        said.contains("inserted 1 row") && said.contains("x.txt:1: is a text"),
+        said.contains("inserted 1 row") && said.contains("x.txt:1: it is a text"),
         "{said}"
     );
 }
