@@ -141,11 +141,11 @@ mod tests {
     use super::*;
     use crate::config::{Sampling, TrainConfig};
     use crate::data::Corpus;
-    use crate::evaluate::Questions;
     use crate::program::Run;
     use crate::random::Random;
     use crate::train::{Lessons, Outcome, Trainer, Unwatched};
     use mopqdb::Metric;
+    use mopqdb::eval::VectorQuestions;
     use std::sync::atomic::AtomicBool;
 
     const VOCABULARY: usize = 64;
@@ -283,11 +283,10 @@ mod tests {
         let bert = Bert::new(&texts.shape, &texts.weights).unwrap();
         let start = bert.read(&texts.keys, Device::Cpu);
         let corpus = Corpus::new(keys.clone(), None, start, 16, Metric::Cosine).unwrap();
-        let validation = Questions {
-            vectors: vec![0.0; 100 * 16],
-            answers: (200..300).map(|row| vec![row]).collect(),
-            excluded: Vec::new(),
-        };
+        let validation = VectorQuestions::new(
+            vec![0.0; 100 * 16],
+            (200..300).map(|row| vec![row]).collect(),
+        );
         let pairs: Vec<(u32, u32)> = (0..200).map(|row| (row, row)).collect();
         let lessons = Lessons {
             corpus: &corpus,

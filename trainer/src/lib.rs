@@ -6,7 +6,7 @@
 //! 2. [`config`] has every number that changes what is learned; [`data`] is what a run learns from.
 //! 3. [`train`] is the loop. In a step each replica embeds its slice of the batch with a [`model`], an objective of
 //!    [`methods`] contrasts queries with keys over the [`devices`], and Adam takes the step. After an epoch the model
-//!    is measured by the engine's own scan.
+//!    is measured by the engine's own scan ([`mopqdb::eval::Keys`]).
 //! 4. `export` makes the engine's quantizer of what was learned, `joint` an encoder that learned too.
 
 pub mod config;
@@ -18,7 +18,6 @@ pub mod program;
 pub mod random;
 pub mod train;
 
-pub mod evaluate;
 mod export;
 mod joint;
 

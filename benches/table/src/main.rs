@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use mopqdb::eval::{EvalOptions, Keys};
 use mopqdb::scan::Scanner;
 use mopqdb_trainer::config::TrainConfig;
-use mopqdb_trainer::evaluate::{CodeReport, Encoded};
 use mopqdb_trainer::program::{EpochRecord, Run};
 use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Watch};
 use serde::{Deserialize, Serialize};
@@ -149,10 +149,14 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
         bail!("stopped; the same command goes on from here");
     };
     let scanner = Scanner::new(config.threads)?;
-    let encoded = Encoded::new(&trained.quantizer, &set.corpus.vectors, config.threads)?;
-    let places = encoded.places(&trained.quantizer, &set.test, &scanner, 100)?;
-    let codes = CodeReport::new(&trained.quantizer, &set.corpus.vectors, &encoded.codes)?;
-    let dense = trained.dense_places(&set.corpus.vectors, &set.test, &scanner)?;
+    let evaluation = Keys::new(&set.corpus.vectors, &trained.quantizer)?.evaluate(
+        &set.test,
+        &scanner,
+        &EvalOptions::default(),
+    )?;
+    let places = evaluation.places;
+    let dense = evaluation.head.context("what is trained has a head")?;
+    let codes = evaluation.codes.context("what is trained has codes")?;
     let outcomes = Outcomes {
         config: config.clone(),
         validation_recall: trained.report["recall"]["10"].as_f64().unwrap_or(0.0),

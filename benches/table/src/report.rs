@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use mopqdb::eval::bootstrap::{Interval, ratio};
-use mopqdb_trainer::evaluate::over_runs;
+use mopqdb::eval::bootstrap::{Interval, over_runs, ratio};
 
 use crate::systems::{self, SELECTIONS, SIZED, SIZES, SYSTEMS, Table, WEIGHTS};
 use crate::{AT, Outcomes};

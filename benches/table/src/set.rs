@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use mopqdb::eval::VectorQuestions;
 use mopqdb::{Bundle, Metric};
 use mopqdb_benches::set;
 use mopqdb_trainer::data::{Columns, Corpus, KeyColumn, Pairs, QueryColumn};
-use mopqdb_trainer::evaluate::Questions;
 use mopqdb_trainer::program::Embeddings;
 
 /// Validation queries that epochs, rates and weights are chosen by.
@@ -17,8 +17,8 @@ pub(crate) struct Set {
     /// Of the training queries.
     pub(crate) queries: Vec<f32>,
     pub(crate) pairs: Vec<(u32, u32)>,
-    pub(crate) validation: Questions,
-    pub(crate) test: Questions,
+    pub(crate) validation: VectorQuestions,
+    pub(crate) test: VectorQuestions,
 }
 
 impl Set {
@@ -72,14 +72,14 @@ impl Set {
             let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
             encode("query", &queries)
         };
-        let questions = |name: &str, most: usize| -> Result<Questions> {
+        let questions = |name: &str, most: usize| -> Result<VectorQuestions> {
             let mut found = texts.questions(dir, name)?;
             found.truncate(most);
-            Ok(Questions {
-                vectors: vectors_of(&found.queries)?,
-                answers: found.right,
-                excluded: found.own,
-            })
+            let mut questions = VectorQuestions::new(vectors_of(&found.queries)?, found.right);
+            for (answers, own) in questions.answers.iter_mut().zip(found.own) {
+                answers.excluded.extend(own);
+            }
+            Ok(questions)
         };
         Ok(Self {
             queries: vectors_of(&train.queries)?,

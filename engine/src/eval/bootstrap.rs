@@ -42,6 +42,17 @@ pub fn ratio(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     })
 }
 
+/// The mean of each query's recall over several runs (seeds) of one system, to be compared with another system's.
+///
+/// # Panics
+/// If a run has fewer queries than the first.
+pub fn over_runs(runs: &[Vec<f64>]) -> Vec<f64> {
+    let queries = runs.first().map_or(0, Vec::len);
+    (0..queries)
+        .map(|query| runs.iter().map(|run| run[query]).sum::<f64>() / runs.len() as f64)
+        .collect()
+}
+
 fn mean(values: &[f64], drawn: &[usize]) -> f64 {
     drawn.iter().map(|&query| values[query]).sum::<f64>() / drawn.len() as f64
 }
@@ -109,5 +120,10 @@ mod tests {
         let ours: Vec<f64> = theirs.iter().map(|x| x * 1.1).collect();
         let Interval { low, high } = ratio(&ours, &theirs, 7);
         assert!((low - 1.1).abs() < 1e-9 && (high - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn runs_are_averaged_query_by_query() {
+        assert_eq!(over_runs(&[vec![1.0, 0.0], vec![0.0, 0.0]]), [0.5, 0.0]);
     }
 }

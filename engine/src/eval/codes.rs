@@ -1,6 +1,6 @@
 //! What a model's codes are like: how far from the rows, how evenly used.
 
-use crate::quantizer::Quantizer;
+use crate::quantizer::{CodeShape, Quantizer};
 use serde::Serialize;
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,15 +14,55 @@ pub struct CodeReport {
     pub relative_distortion: f64,
     /// Mean of |k|^2.
     pub mean_norm: f64,
-    /// Codewords that some row uses, a subspace.
+    /// Codewords that some row uses, per subspace.
     pub used: Vec<usize>,
-    /// Entropy of the codes in bits, a subspace.
+    /// Entropy of the codes in bits, per subspace: at most the bits of a codeword, if all are used alike.
     pub entropy: Vec<f64>,
     /// Different codes among the rows.
     pub distinct: usize,
     /// How many rows use each codeword: (subspaces, codewords).
     #[serde(skip)]
     pub usage: Vec<Vec<u64>>,
+}
+
+/// How many rows use each codeword.
+pub(super) struct Usage {
+    /// (subspaces, codewords)
+    counts: Vec<Vec<u64>>,
+}
+
+impl Usage {
+    pub(super) fn new(shape: CodeShape) -> Self {
+        Self {
+            counts: vec![vec![0; shape.codewords()]; shape.subspaces()],
+        }
+    }
+
+    /// Codes (n, subspaces).
+    pub(super) fn add(&mut self, codes: &[u8]) {
+        for code in codes.chunks_exact(self.counts.len()) {
+            for (book, &codeword) in self.counts.iter_mut().zip(code) {
+                book[usize::from(codeword)] += 1;
+            }
+        }
+    }
+
+    /// Codewords that some row uses, per subspace.
+    pub(super) fn used(&self) -> Vec<usize> {
+        let used = |book: &Vec<u64>| book.iter().filter(|&&count| count > 0).count();
+        self.counts.iter().map(used).collect()
+    }
+
+    /// In bits, per subspace.
+    fn entropy(&self) -> Vec<f64> {
+        let entropy = |book: &Vec<u64>| -> f64 {
+            let rows = book.iter().sum::<u64>() as f64;
+            let used = book.iter().filter(|&&count| count > 0);
+            let shares = used.map(|&count| count as f64 / rows);
+            shares.map(|share| -share * share.log2()).sum()
+        };
+        self.counts.iter().map(entropy).collect()
+    }
 }
 
 /// Adds up rows.
@@ -32,20 +72,19 @@ pub(super) struct CodeCounter<'a> {
     error: f64,
     norm: f64,
     sum: Vec<f64>,
-    usage: Vec<Vec<u64>>,
+    usage: Usage,
     seen: HashSet<u64>,
 }
 
 impl<'a> CodeCounter<'a> {
     pub(super) fn new(quantizer: &'a Quantizer) -> Self {
-        let shape = quantizer.shape();
         Self {
             quantizer,
             rows: 0,
             error: 0.0,
             norm: 0.0,
             sum: vec![0.0; quantizer.dim()],
-            usage: vec![vec![0; shape.codewords()]; shape.subspaces()],
+            usage: Usage::new(quantizer.shape()),
             seen: HashSet::new(),
         }
     }
@@ -54,6 +93,7 @@ impl<'a> CodeCounter<'a> {
     pub(super) fn add(&mut self, embeddings: &[f32], codes: &[u8]) {
         let (dim, subspaces) = (self.quantizer.dim(), self.quantizer.shape().subspaces());
         let mut decoded = vec![0.0; dim];
+        self.usage.add(codes);
         for (row, code) in embeddings
             .chunks_exact(dim)
             .zip(codes.chunks_exact(subspaces))
@@ -67,9 +107,6 @@ impl<'a> CodeCounter<'a> {
             }
             self.error += error;
             self.norm += norm;
-            for (book, &codeword) in self.usage.iter_mut().zip(code) {
-                book[usize::from(codeword)] += 1;
-            }
             self.seen.insert(xxh3_64(code));
             self.rows += 1;
         }
@@ -79,13 +116,6 @@ impl<'a> CodeCounter<'a> {
         let rows = self.rows.max(1) as f64;
         let centre: f64 = self.sum.iter().map(|sum| (sum / rows) * (sum / rows)).sum();
         let spread = self.norm / rows - centre;
-        let entropy = |book: &Vec<u64>| -> f64 {
-            let shares = book
-                .iter()
-                .filter(|&&count| count > 0)
-                .map(|&count| count as f64 / rows);
-            shares.map(|share| -share * share.log2()).sum()
-        };
         CodeReport {
             distortion: self.error / rows,
             relative_distortion: if spread > 0.0 {
@@ -94,14 +124,25 @@ impl<'a> CodeCounter<'a> {
                 0.0
             },
             mean_norm: self.norm / rows,
-            used: self
-                .usage
-                .iter()
-                .map(|book| book.iter().filter(|&&count| count > 0).count())
-                .collect(),
-            entropy: self.usage.iter().map(entropy).collect(),
+            used: self.usage.used(),
+            entropy: self.usage.entropy(),
             distinct: self.seen.len(),
-            usage: self.usage,
+            usage: self.usage.counts,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_counts_codewords_and_bits() {
+        let mut usage = Usage::new(CodeShape::new(2, 4).unwrap());
+        usage.add(&[0, 1, 0, 2]);
+        usage.add(&[1, 3, 1, 0]);
+        assert_eq!(usage.counts, [[2, 2, 0, 0], [1, 1, 1, 1]]);
+        assert_eq!(usage.used(), [2, 4]);
+        assert_eq!(usage.entropy(), [1.0, 2.0]);
     }
 }

@@ -2,22 +2,26 @@
 //!
 //! [`Questions::find`] looks up the right rows of each query; [`evaluate`] ranks every row for every query, under any
 //! model of the database, through the same quantizer and scan that serve queries. Rows are streamed: memory is bounded
-//! by [`EvalOptions::memory_limit`] and what the questions themselves take.
+//! by [`EvalOptions::memory_limit`] and what the questions themselves take. [`Keys`] are ranked in the same way without
+//! a database: a trainer measures with them what it learns.
 //!
 //! Recall@k is the mean over queries of |right rows among the first k| / |right rows|. Rows with equal codes have equal
 //! scores, and are common: a right row among ties counts with the probability that it is within the first k if ties
 //! fall at random (see [`Place`]), never by its position. [`bootstrap`] gives intervals, paired over queries.
 
 pub mod bootstrap;
+mod coded;
 mod codes;
+mod keys;
 mod place;
 mod questions;
 mod rank;
 mod rows;
 
 pub use codes::CodeReport;
+pub use keys::Keys;
 pub use place::{Place, Places};
-pub use questions::{Ask, Asked, FindOptions, Question, Questions};
+pub use questions::{Answers, Ask, Asked, FindOptions, Question, Questions, VectorQuestions};
 
 use crate::error::{Error, Result};
 use crate::ids::EncoderId;
@@ -25,9 +29,9 @@ use crate::metric::Metric;
 use crate::model::Model;
 use crate::scan::{InMemory, Scanner};
 use crate::snapshot::Snapshot;
-use codes::CodeCounter;
-use rank::{CodesChunk, ExactChunk, Ranking};
-use rows::Rows;
+use coded::Coded;
+use rank::{ExactChunk, Ranking};
+use rows::{Rows, SnapshotRows, gather};
 
 /// How an evaluation is done.
 #[derive(Clone, Copy)]
@@ -50,6 +54,13 @@ impl Default for EvalOptions<'_> {
             memory_limit: 512 << 20,
             progress: None,
         }
+    }
+}
+
+impl EvalOptions<'_> {
+    /// Rows in a chunk, of so many bytes each: whole blocks, so that a chunk is scanned as a segment is.
+    fn chunk(&self, row_bytes: usize) -> usize {
+        (self.memory_limit / row_bytes).clamp(1 << 10, 1 << 20) & !63
     }
 }
 
@@ -88,6 +99,15 @@ pub struct Ceiling {
     pub samples: Vec<Vec<(f32, u32)>>,
 }
 
+/// Where the right keys stand among the codes, and how many codewords the codes use: what [`Keys::rank`] finds.
+#[derive(Debug, Clone)]
+pub struct CodePlaces {
+    /// Where the right keys stand.
+    pub places: Places,
+    /// Codewords that some key uses, per subspace.
+    pub used: Vec<usize>,
+}
+
 /// Ranks all rows of a snapshot for each question under a model. The model need not be the active one; where its encoder
 /// is another, the texts are encoded anew.
 pub fn evaluate(
@@ -106,87 +126,14 @@ pub fn evaluate(
             samples: ceiling.samples,
         });
     };
-    let rows = Rows::new(snapshot, model, options)?;
-    let queries = questions.vectors(model)?;
-    let needed = rows.pick(questions)?;
-    let (width, dim) = (model.dim(), quantizer.dim());
-
-    let mut coded = Ranking::new(questions, options, |query, picked| {
-        let table = quantizer.table(&queries[query * width..][..width])?;
-        let mut codes = vec![0; quantizer.shape().subspaces()];
-        picked
-            .iter()
-            .map(|row| {
-                quantizer.quantize(needed.vector(*row), &mut codes)?;
-                Ok(table.score(&codes))
-            })
-            .collect()
-    })?;
-    let metric = inner(model.metric());
-    let mut projected_queries = Vec::new();
-    let mut whole = None;
-    if quantizer.head().is_some() {
-        projected_queries = project(quantizer, &queries, width)?;
-        whole = Some(Ranking::new(questions, options, |query, picked| {
-            let mut keys = vec![0.0; picked.len() * dim];
-            quantizer.project(&needed.vectors(picked), &mut keys)?;
-            rank::scores(
-                scanner,
-                &keys,
-                &projected_queries[query * dim..][..dim],
-                metric,
-            )
-        })?);
-    }
-
-    let mut counter = CodeCounter::new(quantizer);
-    rows.for_each_chunk(|first, vectors| {
-        let n = vectors.len() / width;
-        let mut codes = vec![0; n * quantizer.shape().subspaces()];
-        rows::in_parallel(
-            scanner.threads(),
-            vectors,
-            width,
-            &mut codes,
-            |rows, codes| quantizer.quantize(rows, codes),
-        )?;
-        let mut projected = vec![0.0; n * dim];
-        rows::in_parallel(
-            scanner.threads(),
-            vectors,
-            width,
-            &mut projected,
-            |rows, out| quantizer.project(rows, out),
-        )?;
-        counter.add(&projected, &codes);
-        coded.add(
-            scanner,
-            first,
-            &CodesChunk::new(quantizer, &queries, &codes),
-        )?;
-        if let Some(whole) = &mut whole {
-            whole.add(
-                scanner,
-                first,
-                &ExactChunk {
-                    rows: InMemory {
-                        values: &projected,
-                        dim,
-                    },
-                    queries: &projected_queries,
-                    metric,
-                },
-            )?;
-        }
-        Ok(())
-    })?;
-    let (places, samples) = coded.finish();
-    Ok(Evaluation {
-        places,
-        head: whole.map(|ranking| ranking.finish().0),
-        codes: Some(counter.finish()),
-        samples,
-    })
+    let rows = SnapshotRows::new(snapshot, model)?;
+    let coded = Coded {
+        quantizer,
+        questions: &questions.under(model)?,
+        scanner,
+        options,
+    };
+    coded.evaluate(&rows)
 }
 
 /// Ranks all rows by whole vectors of the model's encoder, as a database without a quantizer does.
@@ -197,31 +144,22 @@ pub fn ceiling(
     scanner: &Scanner,
     options: &EvalOptions<'_>,
 ) -> Result<Ceiling> {
-    let rows = Rows::new(snapshot, model, options)?;
-    let queries = questions.vectors(model)?;
-    let needed = rows.pick(questions)?;
+    let rows = SnapshotRows::new(snapshot, model)?;
+    let questions = questions.under(model)?;
     let (dim, metric) = (model.dim(), inner(model.metric()));
-    let mut ranking = Ranking::new(questions, options, |query, picked| {
-        rank::scores(
-            scanner,
-            &needed.vectors(picked),
-            &queries[query * dim..][..dim],
-            metric,
-        )
+    let picked = rows.pick(&questions.answers)?;
+    let mut ranking = Ranking::new(&questions.answers, options, |query, rows| {
+        let keys = gather(picked.values(), dim, rows.iter().map(|row| picked.at(*row)));
+        let query = &questions.vectors[query * dim..][..dim];
+        rank::scores(scanner, &keys, query, metric)
     })?;
-    rows.for_each_chunk(|first, vectors| {
-        ranking.add(
-            scanner,
-            first,
-            &ExactChunk {
-                rows: InMemory {
-                    values: vectors,
-                    dim,
-                },
-                queries: &queries,
-                metric,
-            },
-        )
+    for_each_chunk(&rows, options.chunk(4 * dim), options, |first, values| {
+        let chunk = ExactChunk {
+            rows: InMemory { values, dim },
+            queries: &questions.vectors,
+            metric,
+        };
+        ranking.add(scanner, first, &chunk)
     })?;
     let (places, samples) = ranking.finish();
     Ok(Ceiling {
@@ -231,22 +169,30 @@ pub fn ceiling(
     })
 }
 
+/// Calls `each` with every chunk, and tells the progress after it.
+fn for_each_chunk(
+    rows: &dyn Rows,
+    chunk: usize,
+    options: &EvalOptions<'_>,
+    mut each: impl FnMut(u32, &[f32]) -> Result<()>,
+) -> Result<()> {
+    let total = rows.count();
+    rows.for_each_chunk(chunk, &mut |first, vectors| {
+        each(first, vectors)?;
+        let done = (u64::from(first) + chunk as u64).min(total);
+        match options.progress {
+            Some(progress) if !progress(done, total) => Err(stopped()),
+            _ => Ok(()),
+        }
+    })
+}
+
 /// Keys and queries of a cosine database are of length one: what remains is the inner product.
 fn inner(metric: Metric) -> Metric {
     match metric {
         Metric::L2 => Metric::L2,
         Metric::Ip | Metric::Cosine => Metric::Ip,
     }
-}
-
-fn project(
-    quantizer: &crate::quantizer::Quantizer,
-    vectors: &[f32],
-    width: usize,
-) -> Result<Vec<f32>> {
-    let mut out = vec![0.0; vectors.len() / width * quantizer.dim()];
-    quantizer.project(vectors, &mut out)?;
-    Ok(out)
 }
 
 /// The user has had enough.

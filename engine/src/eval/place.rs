@@ -50,7 +50,7 @@ impl Places {
 
     fn share(&self, of: impl Fn(Place) -> f64) -> Vec<f64> {
         let share = |places: &Vec<Place>| {
-            places.iter().map(|place| of(*place)).sum::<f64>() / places.len() as f64
+            places.iter().map(|place| of(*place)).sum::<f64>() / places.len().max(1) as f64
         };
         self.0.iter().map(share).collect()
     }

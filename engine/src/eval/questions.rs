@@ -45,6 +45,48 @@ pub struct Question {
     pub excluded: Vec<u32>,
 }
 
+/// The rows that answer one query, by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Rows that are right; at least one.
+    pub right: Vec<u32>,
+    /// Rows left out of the ranking, as if they were not there: the query itself. A right row is never left out.
+    pub excluded: Vec<u32>,
+}
+
+/// Queries as vectors with their answers, for rows that are in no database: see [`Keys`](super::Keys).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VectorQuestions {
+    /// (queries, dim), as wide as the rows; of length one if the metric is cosine.
+    pub vectors: Vec<f32>,
+    /// The answers to each query.
+    pub answers: Vec<Answers>,
+}
+
+impl VectorQuestions {
+    /// Queries (n, dim) and the right rows of each of them; no row is left out of the ranking.
+    pub fn new(vectors: Vec<f32>, right: Vec<Vec<u32>>) -> Self {
+        let answers = |right| Answers {
+            right,
+            excluded: Vec::new(),
+        };
+        Self {
+            vectors,
+            answers: right.into_iter().map(answers).collect(),
+        }
+    }
+
+    /// The number of queries.
+    pub fn len(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Returns `true` if there are no queries.
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+}
+
 /// Questions that can be answered from a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
@@ -153,8 +195,20 @@ impl Questions {
         Ok(questions)
     }
 
-    /// The queries as vectors of a model: (questions, dim).
-    pub(super) fn vectors(&self, model: &Model) -> Result<Vec<f32>> {
+    /// The queries as vectors of a model, with their answers.
+    pub(super) fn under(&self, model: &Model) -> Result<VectorQuestions> {
+        let answers = |question: &Question| Answers {
+            right: question.right.clone(),
+            excluded: question.excluded.clone(),
+        };
+        Ok(VectorQuestions {
+            vectors: self.vectors(model)?,
+            answers: self.all.iter().map(answers).collect(),
+        })
+    }
+
+    /// (questions, dim)
+    fn vectors(&self, model: &Model) -> Result<Vec<f32>> {
         let mut vectors = Vec::with_capacity(self.all.len() * model.dim());
         for some in self.all.chunks(256) {
             let texts: Vec<&str> = some

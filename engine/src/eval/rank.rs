@@ -1,6 +1,6 @@
 //! Ranking: counting, chunk by chunk, the rows that score more than a right row, and those that score the same.
 
-use super::{EvalOptions, Place, Places, Questions, SAMPLE_HITS};
+use super::{Answers, EvalOptions, Place, Places, SAMPLE_HITS};
 use crate::error::Result;
 use crate::metric::Metric;
 use crate::quantizer::{LookupTable, Quantizer};
@@ -13,73 +13,64 @@ const TOGETHER: usize = 32;
 /// Some rows in memory, to be scanned for any of the queries.
 pub(super) trait Chunk {
     fn rows(&self) -> usize;
+
     fn scan(&self, scanner: &Scanner, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>>;
+
+    /// How many rows have this score for a query, where a scan for `k` rows ended among them.
+    fn count_equal(&self, scanner: &Scanner, query: usize, score: f32, k: usize) -> Result<usize>;
 }
 
 /// The places of all right rows, as far as rows have been seen.
 pub(super) struct Ranking<'a> {
-    questions: &'a Questions,
+    answers: &'a [Answers],
     depth: usize,
-    samples: usize,
-    /// The score of each right row, a question.
+    /// The score of each right row, per query.
     right: Vec<Vec<f32>>,
-    /// The score of each excluded row, a question.
+    /// The score of each excluded row, per query.
     excluded: Vec<Vec<f32>>,
     places: Vec<Vec<Place>>,
-    top: Vec<Vec<(f32, u32)>>,
+    /// The best rows of the first queries.
+    samples: Vec<Vec<(f32, u32)>>,
 }
 
 impl<'a> Ranking<'a> {
-    /// `scores` gives the scores of some rows for a question, bit-equal to what the scan gives.
+    /// `scores` gives the scores of some rows for a query, bit-equal to what the scan gives.
     pub(super) fn new(
-        questions: &'a Questions,
+        answers: &'a [Answers],
         options: &EvalOptions<'_>,
         scores: impl Fn(usize, &[u32]) -> Result<Vec<f32>>,
     ) -> Result<Self> {
         let (mut right, mut excluded) = (Vec::new(), Vec::new());
-        for (n, question) in questions.all.iter().enumerate() {
-            right.push(scores(n, &question.right)?);
-            excluded.push(scores(n, &question.excluded)?);
+        for (query, answers) in answers.iter().enumerate() {
+            let mut all = scores(query, &[&answers.right[..], &answers.excluded].concat())?;
+            excluded.push(all.split_off(answers.right.len()));
+            right.push(all);
         }
-        let places = right
-            .iter()
-            .map(|scores| {
-                vec![
-                    Place {
-                        greater: 0,
-                        equal: 0
-                    };
-                    scores.len()
-                ]
-            })
-            .collect();
-        let samples = options.samples.min(questions.all.len());
+        let unseen = Place {
+            greater: 0,
+            equal: 0,
+        };
+        // Excluded rows may stand before the right ones, and are taken out in the end.
+        let excluded_at_most = excluded.iter().map(Vec::len).max().unwrap_or(0);
         Ok(Self {
-            // Excluded rows may stand before the right ones, and are taken out in the end.
-            depth: options.depth
-                + questions
-                    .all
-                    .iter()
-                    .map(|question| question.excluded.len())
-                    .max()
-                    .unwrap_or(0),
-            top: vec![Vec::new(); samples],
-            questions,
-            samples,
+            depth: options.depth + excluded_at_most,
+            places: right.iter().map(|all| vec![unseen; all.len()]).collect(),
+            samples: vec![Vec::new(); options.samples.min(answers.len())],
+            answers,
             right,
             excluded,
-            places,
         })
     }
 
     /// Counts a chunk in; `first` is the number of its first row.
     pub(super) fn add(&mut self, scanner: &Scanner, first: u32, chunk: &dyn Chunk) -> Result<()> {
-        let count = self.questions.all.len();
+        let count = self.answers.len();
         for start in (0..count).step_by(TOGETHER) {
             let queries = start..(start + TOGETHER).min(count);
             let found = chunk.scan(scanner, queries.clone(), self.depth)?;
             for (query, found) in queries.zip(found) {
-                self.count(scanner, query, chunk, found, first)?;
+                self.keep(query, &found, first);
+                self.count(scanner, query, chunk, &found)?;
             }
         }
         Ok(())
@@ -90,50 +81,50 @@ impl<'a> Ranking<'a> {
         scanner: &Scanner,
         query: usize,
         chunk: &dyn Chunk,
-        mut found: Vec<Found>,
-        first: u32,
+        found: &[Found],
     ) -> Result<()> {
-        if query < self.samples {
-            self.keep(query, &found, first);
-        }
-        let mut depth = self.depth;
         for (own, place) in self.right[query].iter().zip(&mut self.places[query]) {
-            // Ties with the last one found may go on past it: look further.
-            while found.len() < chunk.rows() && found.last().is_some_and(|last| last.score == *own)
-            {
-                depth = (depth * 4).min(chunk.rows());
-                found = chunk.scan(scanner, query..query + 1, depth)?.swap_remove(0);
-            }
+            // Ties with the last one found may go on past it.
+            let cut =
+                found.len() < chunk.rows() && found.last().is_some_and(|last| last.score == *own);
+            let equal = match cut {
+                true => chunk.count_equal(scanner, query, *own, found.len())?,
+                false => found.iter().filter(|hit| hit.score == *own).count(),
+            };
             place.greater += found.iter().filter(|hit| hit.score > *own).count() as u64;
-            place.equal += found.iter().filter(|hit| hit.score == *own).count() as u64;
+            place.equal += equal as u64;
         }
         Ok(())
     }
 
     fn keep(&mut self, query: usize, found: &[Found], first: u32) {
-        let excluded = &self.questions.all[query].excluded;
-        let top = &mut self.top[query];
-        top.extend(
+        let Some(best) = self.samples.get_mut(query) else {
+            return;
+        };
+        let excluded = &self.answers[query].excluded;
+        best.extend(
             found
                 .iter()
                 .map(|hit| (hit.score, first + hit.row))
                 .filter(|(_, row)| !excluded.contains(row)),
         );
-        top.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        top.truncate(SAMPLE_HITS);
+        best.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        best.truncate(SAMPLE_HITS);
     }
 
     /// Places without the excluded rows, and the samples' hits.
     pub(super) fn finish(mut self) -> (Places, Vec<Vec<(f32, u32)>>) {
         for (query, places) in self.places.iter_mut().enumerate() {
-            for (own, place) in self.right[query].iter().zip(places) {
-                for excluded in &self.excluded[query] {
-                    place.greater -= u64::from(excluded > own && place.greater > 0);
-                    place.equal -= u64::from(excluded == own && place.equal > 1);
+            let Answers { right, excluded } = &self.answers[query];
+            for ((row, own), place) in right.iter().zip(&self.right[query]).zip(places) {
+                let others = excluded.iter().zip(&self.excluded[query]);
+                for (_, score) in others.filter(|(excluded, _)| *excluded != row) {
+                    place.greater -= u64::from(score > own && place.greater > 0);
+                    place.equal -= u64::from(score == own && place.equal > 1);
                 }
             }
         }
-        (Places(self.places), self.top)
+        (Places(self.places), self.samples)
     }
 }
 
@@ -142,27 +133,33 @@ pub(super) struct CodesChunk<'a> {
     quantizer: &'a Quantizer,
     /// (queries, input dim)
     queries: &'a [f32],
-    rows: usize,
+    /// (rows, subspaces)
+    codes: &'a [u8],
     packed: Vec<u8>,
 }
 
 impl<'a> CodesChunk<'a> {
     /// `codes` is (rows, subspaces).
-    pub(super) fn new(quantizer: &'a Quantizer, queries: &'a [f32], codes: &[u8]) -> Self {
+    pub(super) fn new(quantizer: &'a Quantizer, queries: &'a [f32], codes: &'a [u8]) -> Self {
         let mut packed = Vec::new();
         quantizer.shape().pack(codes, &mut packed);
         Self {
             quantizer,
             queries,
-            rows: codes.len() / quantizer.shape().subspaces(),
+            codes,
             packed,
         }
+    }
+
+    fn table(&self, query: usize) -> Result<LookupTable> {
+        let dim = self.quantizer.input_dim();
+        self.quantizer.table(&self.queries[query * dim..][..dim])
     }
 }
 
 impl BlockSource for CodesChunk<'_> {
     fn rows(&self) -> usize {
-        self.rows
+        self.codes.len() / self.quantizer.shape().subspaces()
     }
 
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
@@ -177,16 +174,21 @@ impl BlockSource for CodesChunk<'_> {
 
 impl Chunk for CodesChunk<'_> {
     fn rows(&self) -> usize {
-        self.rows
+        BlockSource::rows(self)
     }
 
     fn scan(&self, scanner: &Scanner, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>> {
-        let dim = self.quantizer.input_dim();
-        let tables: Vec<LookupTable> = self.queries[queries.start * dim..queries.end * dim]
-            .chunks_exact(dim)
-            .map(|query| self.quantizer.table(query))
+        let tables: Vec<LookupTable> = queries
+            .map(|query| self.table(query))
             .collect::<Result<_>>()?;
         scanner.scan(&[self], &tables, k)
+    }
+
+    /// One look at each row: early in training most rows may have one code, and the best k of them are dear to keep.
+    fn count_equal(&self, _: &Scanner, query: usize, score: f32, _: usize) -> Result<usize> {
+        let table = self.table(query)?;
+        let codes = self.codes.chunks_exact(self.quantizer.shape().subspaces());
+        Ok(codes.filter(|codes| table.score(codes) == score).count())
     }
 }
 
@@ -207,6 +209,18 @@ impl Chunk for ExactChunk<'_> {
         let dim = self.rows.dim;
         let queries = &self.queries[queries.start * dim..queries.end * dim];
         scanner.scan_exact(&[&self.rows], queries, self.metric, k)
+    }
+
+    /// By deeper scans: only the scan gives scores that are bit-equal to its own.
+    fn count_equal(&self, scanner: &Scanner, query: usize, score: f32, k: usize) -> Result<usize> {
+        let mut deeper = k;
+        loop {
+            deeper *= 4;
+            let found = self.scan(scanner, query..query + 1, deeper)?.swap_remove(0);
+            if found.len() < deeper || found.last().is_some_and(|last| last.score < score) {
+                return Ok(found.iter().filter(|hit| hit.score == score).count());
+            }
+        }
     }
 }
 

@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
+use mopqdb::eval::VectorQuestions;
 use mopqdb::{Bundle, BundleWriter, Metric, Options, Reader, RowsKind};
 use serde_json::json;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::config::TrainConfig;
 use crate::data::{Columns, Corpus, KeyColumn, Pairs, QueryColumn};
-use crate::evaluate::Questions;
 use crate::joint::{Joint, Origin, Readings};
 use crate::random::Random;
 use crate::train::{
@@ -82,11 +82,7 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
         _ => None,
     };
     let (queries, asked) = questions.encode(flags, &config, &rows, &mut progress, stop)?;
-    let validation = Questions {
-        vectors: asked,
-        answers: questions.valid.answers(),
-        excluded: Vec::new(),
-    };
+    let validation = VectorQuestions::new(asked, questions.valid.answers());
     let texts = match &joint {
         Some(joint) => Some(questions.texts(joint, &rows)?),
         None => None,

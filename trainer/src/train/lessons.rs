@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use mopqdb::eval::VectorQuestions;
 use mopqdb::quantizer::Quantizer;
-use mopqdb::scan::Scanner;
 use tch::Tensor;
 
 use crate::data::Corpus;
-use crate::evaluate::{Places, Questions, dense_places};
 use crate::model::bert::BertShape;
 use crate::program::EpochRecord;
 
@@ -22,7 +20,7 @@ pub struct Lessons<'a> {
     /// (query, row of the corpus).
     pub pairs: &'a [(u32, u32)],
     /// What decides which epoch is best; none: the last one is.
-    pub validation: &'a Questions,
+    pub validation: &'a VectorQuestions,
     /// Where the encoder learns too; all vectors above are then of the encoder that it starts from.
     pub texts: Option<&'a Texts>,
 }
@@ -69,31 +67,6 @@ pub struct Trained {
     pub report: serde_json::Value,
     /// The encoder's weights as a safetensors file, where it learned too.
     pub encoder: Option<Vec<u8>>,
-}
-
-impl Trained {
-    /// The places of right keys by whole vectors: as the head projects them, before quantization; the first 100.
-    pub fn dense_places(
-        &self,
-        keys: &[f32],
-        questions: &Questions,
-        scanner: &Scanner,
-    ) -> Result<Places> {
-        let project = |vectors: &[f32]| -> Result<Vec<f32>> {
-            let mut projected =
-                vec![0.0; vectors.len() / self.quantizer.input_dim() * self.quantizer.dim()];
-            self.quantizer.project(vectors, &mut projected)?;
-            Ok(projected)
-        };
-        dense_places(
-            &project(keys)?,
-            &project(&questions.vectors)?,
-            self.quantizer.dim(),
-            questions,
-            scanner,
-            100,
-        )
-    }
 }
 
 /// How a run ended.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use mopqdb::eval::{EvalOptions, Keys, VectorQuestions};
 use mopqdb::quantizer::Quantizer;
-use mopqdb::scan::Scanner;
 use serde_json::json;
 use tch::Tensor;
 
@@ -12,7 +12,6 @@ use super::start;
 use super::worker::{Answer, Job, fingerprint};
 use super::{Lessons, Trained, Trainer, copies};
 use crate::config::TrainConfig;
-use crate::evaluate::{CodeReport, Encoded, Questions, dense_places, usage};
 use crate::export;
 use crate::model::Model;
 use crate::model::bert::{PREFIX, write_weights};
@@ -53,7 +52,7 @@ impl<'a> Trainer<'a> {
             fingerprint,
             hidden,
             keys: self.read(&texts.keys, hidden)?,
-            questions: Questions {
+            questions: VectorQuestions {
                 vectors: self.read(&texts.validation, hidden)?,
                 ..self.lessons.validation.clone()
             },
@@ -102,18 +101,10 @@ impl<'a> Trainer<'a> {
             ..self.config.clone()
         };
         let quantizer = self.quantizer(&model, &seen, &quick)?;
-        let encoded = Encoded::new(&quantizer, seen.keys(), self.config.threads)?;
-        let shape = quantizer.shape();
-        let (used, _) = usage(&encoded.codes, shape.subspaces(), shape.codewords());
-        let used = used.iter().sum::<usize>() as f64 / used.len() as f64;
-        let recall = match seen.questions().is_empty() {
-            true => None,
-            false => Some(
-                encoded
-                    .places(&quantizer, seen.questions(), &self.scanner, 10)?
-                    .recall(10),
-            ),
-        };
+        let keys = Keys::new(seen.keys(), &quantizer)?;
+        let ranked = keys.rank(seen.questions(), &self.scanner, 10)?;
+        let used = ranked.used.iter().sum::<usize>() as f64 / ranked.used.len() as f64;
+        let recall = (!seen.questions().is_empty()).then(|| ranked.places.recall(10));
         Ok((recall, Some(used)))
     }
 
@@ -142,25 +133,26 @@ impl<'a> Trainer<'a> {
         let quantizer = self.quantizer(&model, &seen, self.config)?;
         // Numbered for the scan, before anything has codes.
         let quantizer = quantizer.arranged()?;
-        let encoded = Encoded::new(&quantizer, seen.keys(), self.config.threads)?;
-        let codes = CodeReport::new(&quantizer, seen.keys(), &encoded.codes)?;
-        let at = [10, 50, 100];
         let questions = seen.questions();
+        let found = Keys::new(seen.keys(), &quantizer)?.evaluate(
+            questions,
+            &self.scanner,
+            &EvalOptions::default(),
+        )?;
         let mut report = json!({
             "rows": self.lessons.corpus.rows(),
             "pairs": self.lessons.pairs.len(),
             "epochs": checkpoint.progress.epochs,
             "best_epoch": checkpoint.progress.best.map(|(_, epoch)| epoch),
             "cpu_seconds": checkpoint.progress.cpu_seconds,
-            "codes": codes,
+            "codes": found.codes,
         });
         if !questions.is_empty() {
-            let places = encoded.places(&quantizer, questions, &self.scanner, 100)?;
-            let dense = seen.dense_recall(&model, &self.scanner, &at)?;
             report["validation_queries"] = json!(questions.len());
-            for (n, dense) in at.iter().zip(dense) {
-                report["recall"][n.to_string()] = json!(places.recall(*n));
-                report["unquantized_recall"][n.to_string()] = json!(dense);
+            for n in [10, 50, 100] {
+                report["recall"][n.to_string()] = json!(found.places.recall(n));
+                let head = found.head.as_ref().map(|places| places.recall(n));
+                report["unquantized_recall"][n.to_string()] = json!(head);
             }
         }
         let encoder = match &model.encoder {
@@ -189,7 +181,7 @@ pub(super) struct Learned {
     fingerprint: u64,
     /// (rows, hidden)
     keys: Vec<f32>,
-    questions: Questions,
+    questions: VectorQuestions,
     hidden: usize,
 }
 
@@ -201,7 +193,7 @@ impl Seen<'_> {
         }
     }
 
-    fn questions(&self) -> &Questions {
+    fn questions(&self) -> &VectorQuestions {
         match self {
             Self::Stored(lessons) => lessons.validation,
             Self::Learned(learned) => &learned.questions,
@@ -217,17 +209,5 @@ impl Seen<'_> {
 
     pub(super) fn keys_tensor(&self) -> Tensor {
         Tensor::from_slice(self.keys()).view([-1, self.hidden() as i64])
-    }
-
-    /// Recall of the head's whole vectors.
-    fn dense_recall(&self, model: &Model, scanner: &Scanner, at: &[usize]) -> Result<Vec<f64>> {
-        let questions = self.questions();
-        let queries = Tensor::from_slice(&questions.vectors).view([-1, self.hidden() as i64]);
-        let embed = |x: &Tensor| export::floats(&tch::no_grad(|| model.head.forward(x)));
-        let (keys, queries) = (embed(&self.keys_tensor()), embed(&queries));
-        let dim = queries.len() / questions.len();
-        let depth = at.iter().copied().max().unwrap_or(0);
-        let places = dense_places(&keys, &queries, dim, questions, scanner, depth)?;
-        Ok(at.iter().map(|&n| places.recall(n)).collect())
     }
 }

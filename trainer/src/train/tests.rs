@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::config::{Activation, Sampling, Select, Start};
 use crate::data::Corpus;
-use crate::evaluate::Questions;
 use mopqdb::Metric;
+use mopqdb::eval::VectorQuestions;
 
 const HIDDEN: usize = 24;
 const ROWS: usize = 700;
@@ -16,7 +16,7 @@ struct World {
     corpus: Corpus,
     queries: Vec<f32>,
     pairs: Vec<(u32, u32)>,
-    validation: Questions,
+    validation: VectorQuestions,
 }
 
 impl World {
@@ -51,11 +51,10 @@ fn world() -> World {
     let names = (0..ROWS).map(|row| row.to_string()).collect();
     World {
         corpus: Corpus::new(names, None, keys, HIDDEN, Metric::Ip).unwrap(),
-        validation: Questions {
-            vectors: queries[asked * HIDDEN..].to_vec(),
-            answers: (asked..ROWS).map(|row| vec![row as u32]).collect(),
-            excluded: Vec::new(),
-        },
+        validation: VectorQuestions::new(
+            queries[asked * HIDDEN..].to_vec(),
+            (asked..ROWS).map(|row| vec![row as u32]).collect(),
+        ),
         pairs: (0..asked as u32).map(|row| (row, row)).collect(),
         queries,
     }
@@ -327,7 +326,7 @@ fn what_cannot_be_trained_is_refused_in_words() {
     )
     .unwrap();
     world.pairs.truncate(50);
-    world.validation = Questions::default();
+    world.validation = VectorQuestions::default();
     assert!(words(&world, &many).contains("256 codewords are more than the 100 rows"));
     world.pairs.truncate(1);
     assert!(words(&world, &config).contains("1 pairs are too few"));
@@ -336,7 +335,7 @@ fn what_cannot_be_trained_is_refused_in_words() {
 #[test]
 fn without_validation_the_last_epoch_is_taken() {
     let mut world = world();
-    world.validation = Questions::default();
+    world.validation = VectorQuestions::default();
     let trained = train(&world, &config());
     assert!(trained.report.get("recall").is_none());
     assert_eq!(trained.report["epochs"], 10);

@@ -11,12 +11,12 @@ use std::sync::atomic::AtomicBool;
 
 use encoder::StaticEncoder;
 use mopqdb::Metric;
-use mopqdb::eval::bootstrap::{Interval, ratio};
+use mopqdb::eval::bootstrap::{Interval, over_runs, ratio};
+use mopqdb::eval::{EvalOptions, Keys, VectorQuestions};
 use mopqdb::scan::Scanner;
 use mopqdb_tests::doc_comments::{self, Pair};
 use mopqdb_trainer::config::{Method, Sampling, TrainConfig};
 use mopqdb_trainer::data::Corpus;
-use mopqdb_trainer::evaluate::{CodeReport, Encoded, Questions, over_runs};
 use mopqdb_trainer::program::Run;
 use mopqdb_trainer::random::Random;
 use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Unwatched, cpu_seconds};
@@ -30,8 +30,8 @@ struct World {
     corpus: Corpus,
     queries: Vec<f32>,
     pairs: Vec<(u32, u32)>,
-    validation: Questions,
-    test: Questions,
+    validation: VectorQuestions,
+    test: VectorQuestions,
 }
 
 /// Split by crate, so that no crate's phrases are in two parts: 60 / 10 / 30 of a hundred.
@@ -73,11 +73,8 @@ fn world(model: &Path) -> World {
     let encoder = StaticEncoder::fit(model, &texts).unwrap();
     let questions = |wanted: usize| {
         let (rows, queries) = queries_of(wanted);
-        Questions {
-            vectors: encoder.encode(&queries).unwrap(),
-            answers: rows.iter().map(|row| vec![*row]).collect(),
-            excluded: Vec::new(),
-        }
+        let right = rows.iter().map(|row| vec![*row]).collect();
+        VectorQuestions::new(encoder.encode(&queries).unwrap(), right)
     };
     let names = (0..keys.len()).map(|row| row.to_string()).collect();
     let vectors = encoder.encode(&keys).unwrap();
@@ -116,19 +113,18 @@ fn train(world: &World, config: &TrainConfig) -> Found {
     let Outcome::Trained(trained) = outcome else {
         panic!("nobody stopped it")
     };
-    let encoded = Encoded::new(&trained.quantizer, &world.corpus.vectors, 1).unwrap();
-    let scanner = Scanner::new(1).unwrap();
-    let places = encoded
-        .places(&trained.quantizer, &world.test, &scanner, 10)
+    let evaluation = Keys::new(&world.corpus.vectors, &trained.quantizer)
+        .unwrap()
+        .evaluate(
+            &world.test,
+            &Scanner::new(1).unwrap(),
+            &EvalOptions::default(),
+        )
         .unwrap();
-    let dense = trained
-        .dense_places(&world.corpus.vectors, &world.test, &scanner)
-        .unwrap();
-    let codes = CodeReport::new(&trained.quantizer, &world.corpus.vectors, &encoded.codes).unwrap();
     let found = Found {
-        recalls: places.recalls(10),
-        unquantized: dense.recall(10),
-        distortion: codes.distortion,
+        recalls: evaluation.places.recalls(10),
+        unquantized: evaluation.head.unwrap().recall(10),
+        distortion: evaluation.codes.unwrap().distortion,
     };
     println!(
         "{:?} {:?} {} seed {} w {}: R@10 {:.4}, un-quantized {:.4}, distortion {:.3}, epoch {}, {:.1} CPU-seconds",

@@ -1,0 +1,248 @@
+//! Keys that are in memory and in no database, ranked as those of a snapshot are.
+
+use super::coded::Coded;
+use super::rows::MemoryRows;
+use super::{CodePlaces, EvalOptions, Evaluation, VectorQuestions};
+use crate::error::{Error, Result};
+use crate::quantizer::Quantizer;
+use crate::scan::Scanner;
+
+/// Keys in memory under a quantizer, for who learns one and has no database with it yet. Recall is what a database with
+/// these keys would have.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys<'a> {
+    vectors: &'a [f32],
+    quantizer: &'a Quantizer,
+}
+
+impl<'a> Keys<'a> {
+    /// Takes keys of shape (rows, `quantizer.input_dim()`), of length one if the metric is cosine. Refuses half a row, and
+    /// more rows than a `u32` numbers.
+    pub fn new(vectors: &'a [f32], quantizer: &'a Quantizer) -> Result<Self> {
+        let width = quantizer.input_dim();
+        if !vectors.len().is_multiple_of(width) {
+            return Err(Error::invalid(format!(
+                "keys of {} values in all, for a quantizer that takes {width} per key",
+                vectors.len()
+            )));
+        }
+        if u32::try_from(vectors.len() / width).is_err() {
+            return Err(Error::invalid("more rows than can be evaluated at once"));
+        }
+        Ok(Self { vectors, quantizer })
+    }
+
+    /// Ranks all keys for each question: by their codes and, if the quantizer has a head, by its projections without
+    /// quantization. Answers name keys by their row. Refuses questions that do not fit the keys.
+    pub fn evaluate(
+        &self,
+        questions: &VectorQuestions,
+        scanner: &Scanner,
+        options: &EvalOptions<'_>,
+    ) -> Result<Evaluation> {
+        self.coded(questions, scanner, options)?
+            .evaluate(&self.rows())
+    }
+
+    /// The same by their codes alone, with the first `depth` places told apart: what an epoch of training is judged by.
+    /// Unlike [`evaluate`](Self::evaluate) it does not look at the projections, which takes a second pass over the keys.
+    pub fn rank(
+        &self,
+        questions: &VectorQuestions,
+        scanner: &Scanner,
+        depth: usize,
+    ) -> Result<CodePlaces> {
+        let options = EvalOptions {
+            depth,
+            ..EvalOptions::default()
+        };
+        self.coded(questions, scanner, &options)?.rank(&self.rows())
+    }
+
+    fn rows(&self) -> MemoryRows<'a> {
+        MemoryRows {
+            values: self.vectors,
+            dim: self.quantizer.input_dim(),
+        }
+    }
+
+    fn coded<'b>(
+        &'b self,
+        questions: &'b VectorQuestions,
+        scanner: &'b Scanner,
+        options: &'b EvalOptions<'b>,
+    ) -> Result<Coded<'b>> {
+        let (width, queries) = (self.quantizer.input_dim(), questions.len());
+        if questions.vectors.len() != queries * width {
+            return Err(Error::invalid(format!(
+                "{queries} queries of {width} dimensions need {} values, there are {}",
+                queries * width,
+                questions.vectors.len()
+            )));
+        }
+        let rows = self.vectors.len() / width;
+        let named = questions
+            .answers
+            .iter()
+            .flat_map(|answers| answers.right.iter().chain(&answers.excluded));
+        if let Some(row) = named.copied().find(|row| *row as usize >= rows) {
+            return Err(Error::invalid(format!(
+                "an answer is row {row}, and there are {rows} rows"
+            )));
+        }
+        Ok(Coded {
+            quantizer: self.quantizer,
+            questions,
+            scanner,
+            options,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::{Answers, Place, Places};
+    use crate::kernel::random::Random;
+    use crate::metric::Metric;
+    use crate::quantizer::{CodeShape, Codebook, Head};
+
+    const DIM: usize = 4;
+    const ROWS: usize = 1500;
+    const QUERIES: u32 = 40;
+
+    /// Small whole numbers: sums are exact, whatever their order, and ties abound.
+    fn small(random: &mut Random, count: usize) -> Vec<f32> {
+        (0..count).map(|_| random.below(5) as f32 - 2.0).collect()
+    }
+
+    /// Three codewords in each of two subspaces, behind a head that changes nothing.
+    fn quantizer(codewords: Vec<f32>) -> Quantizer {
+        let codebook = Codebook::new(CodeShape::new(2, 3).unwrap(), 2, codewords).unwrap();
+        let identity = (0..DIM * DIM).map(|n| f32::from(u8::from(n % (DIM + 1) == 0)));
+        let head = Head::new(DIM, DIM, identity.collect(), None).unwrap();
+        Quantizer::builder(codebook, Metric::Ip)
+            .head(Some(head))
+            .build()
+            .unwrap()
+    }
+
+    /// Every second query leaves a row out, some of them one that is a right row too.
+    fn questions(random: &mut Random) -> VectorQuestions {
+        let right = (0..QUERIES).map(|query| vec![query, query + 100, query + 1200]);
+        let vectors = small(random, QUERIES as usize * DIM);
+        let mut questions = VectorQuestions::new(vectors, right.collect());
+        for (query, answers) in (0..).zip(&mut questions.answers) {
+            answers.excluded = match query % 4 {
+                0 => vec![query + 300],
+                2 => vec![query, query + 300],
+                _ => Vec::new(),
+            };
+        }
+        questions
+    }
+
+    /// By counting all rows: `score` is of a query and a row.
+    fn brute_force(questions: &VectorQuestions, score: impl Fn(usize, u32) -> f32) -> Places {
+        let places = |(query, answers): (usize, &Answers)| {
+            let place = |right: &u32| {
+                let own = score(query, *right);
+                let others = || {
+                    (0..ROWS as u32)
+                        .filter(|row| row == right || !answers.excluded.contains(row))
+                        .map(|row| score(query, row))
+                };
+                Place {
+                    greater: others().filter(|score| *score > own).count() as u64,
+                    equal: others().filter(|score| *score == own).count() as u64,
+                }
+            };
+            answers.right.iter().map(place).collect()
+        };
+        Places(questions.answers.iter().enumerate().map(places).collect())
+    }
+
+    fn assert_alike(found: &Places, wanted: &Places, depth: usize) {
+        for k in 1..=depth {
+            assert_eq!(found.recalls(k), wanted.recalls(k), "at {k}");
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
+        let mut random = Random::new(3);
+        let (keys, questions) = (small(&mut random, ROWS * DIM), questions(&mut random));
+        let quantizer = quantizer(small(&mut random, 12));
+        let keys_in_memory = Keys::new(&keys, &quantizer).unwrap();
+        let scanner = Scanner::new(2).unwrap();
+        // A limit that makes chunks of 1,024 rows.
+        let options = EvalOptions {
+            depth: 50,
+            memory_limit: 1,
+            ..EvalOptions::default()
+        };
+        let evaluation = keys_in_memory
+            .evaluate(&questions, &scanner, &options)
+            .unwrap();
+        let ranked = keys_in_memory.rank(&questions, &scanner, 10).unwrap();
+
+        let mut codes = vec![0; ROWS * 2];
+        quantizer.quantize(&keys, &mut codes).unwrap();
+        let query = |query: usize| &questions.vectors[query * DIM..][..DIM];
+        let coded = brute_force(&questions, |n, row| {
+            let table = quantizer.table(query(n)).unwrap();
+            table.score(&codes[row as usize * 2..][..2])
+        });
+        let whole = brute_force(&questions, |n, row| {
+            let key = &keys[row as usize * DIM..][..DIM];
+            key.iter().zip(query(n)).map(|(a, b)| a * b).sum()
+        });
+        assert_alike(&evaluation.places, &coded, 50);
+        assert_alike(&evaluation.head.unwrap(), &whole, 50);
+        assert_alike(&ranked.places, &coded, 10);
+        let report = evaluation.codes.unwrap();
+        assert_eq!(report.used, ranked.used);
+        assert!(report.distinct <= 9 && report.relative_distortion > 0.0);
+    }
+
+    #[test]
+    fn where_all_keys_have_one_code_all_stand_alike() {
+        let mut random = Random::new(4);
+        let keys = small(&mut random, ROWS * DIM);
+        let quantizer = quantizer(vec![1.0; 12]);
+        let questions = VectorQuestions::new(vec![1.0; DIM], vec![vec![7]]);
+        let keys = Keys::new(&keys, &quantizer).unwrap();
+        let ranked = keys
+            .rank(&questions, &Scanner::new(1).unwrap(), 10)
+            .unwrap();
+        assert_eq!(ranked.places.recall(10), 10.0 / ROWS as f64);
+        assert_eq!(ranked.used, [1, 1]);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_keys_is_refused() {
+        let quantizer = quantizer(vec![1.0; 12]);
+        assert!(Keys::new(&[0.0; 5], &quantizer).is_err());
+        let keys = Keys::new(&[0.0; 8], &quantizer).unwrap();
+        let scanner = Scanner::new(1).unwrap();
+        let refusal = |vectors: Vec<f32>, right: u32| {
+            let questions = VectorQuestions::new(vectors, vec![vec![right]]);
+            keys.rank(&questions, &scanner, 1).unwrap_err().to_string()
+        };
+        let error = refusal(vec![0.0; 3], 1);
+        assert!(error.contains("need 4 values, there are 3"), "{error}");
+        let error = refusal(vec![0.0; 4], 2);
+        assert!(error.contains("row 2, and there are 2 rows"), "{error}");
+    }
+
+    #[test]
+    fn without_questions_there_is_still_a_report() {
+        let quantizer = quantizer(vec![0.0; 12]);
+        let keys = Keys::new(&[1.0; 8], &quantizer).unwrap();
+        let (scanner, options) = (Scanner::new(1).unwrap(), EvalOptions::default());
+        let none = VectorQuestions::default();
+        let evaluation = keys.evaluate(&none, &scanner, &options).unwrap();
+        assert_eq!(evaluation.codes.unwrap().distortion, 4.0);
+        assert_eq!(evaluation.places.recall(10), 0.0);
+    }
+}
