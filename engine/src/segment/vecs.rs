@@ -124,13 +124,8 @@ impl VecsFile {
 
     /// That the file was made from these rows; `Corrupt` otherwise.
     pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
-        let VecsMeta {
-            segment,
-            rows_hash,
-            rows: count,
-            ..
-        } = self.meta;
-        (self.file).expect_rows((segment, rows_hash, count), rows)
+        let meta = &self.meta;
+        (self.file).expect_rows((meta.segment, meta.rows_hash, meta.rows), rows)
     }
 
     /// Where it is.
