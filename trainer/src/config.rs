@@ -27,6 +27,21 @@ pub enum Method {
     Mopq,
 }
 
+impl Method {
+    /// Its name in files, as in TOML and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pq => "pq",
+            Self::Opq => "opq",
+            Self::Dqn => "dqn",
+            Self::Dvsq => "dvsq",
+            Self::Spq => "spq",
+            Self::Dpq => "dpq",
+            Self::Mopq => "mopq",
+        }
+    }
+}
+
 /// Which other pairs' keys a query is contrasted with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -408,5 +423,14 @@ mod tests {
             words.contains("130") && words.contains("128") && words.contains("136"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn a_method_has_one_name_in_files_and_flags() {
+        for method in Method::value_variants() {
+            let flag = method.to_possible_value().unwrap();
+            assert_eq!(flag.get_name(), method.name());
+            assert_eq!(serde_json::to_value(method).unwrap(), method.name());
+        }
     }
 }

@@ -13,6 +13,8 @@ use crate::config::{
 
 /// Learns a new model from pairs over the rows of a database. The database still answers with the old one, until
 /// `mopqdb rebuild`.
+///
+/// It starts itself once more with OMP_WAIT_POLICY=PASSIVE, so that idle threads sleep, unless that variable is set.
 #[derive(Debug, Parser)]
 #[command(name = "mopqdb-train", version, args_override_self = true)]
 pub struct Flags {

@@ -29,9 +29,7 @@ use crate::config::TrainConfig;
 use crate::data::{Columns, Corpus, KeyColumn, Pairs, QueryColumn};
 use crate::joint::{Joint, Origin, Readings};
 use crate::random::Random;
-use crate::train::{
-    Lessons, Outcome, Texts, Trained, Trainer, Watch as _, check_sizes, method_name,
-};
+use crate::train::{Lessons, Outcome, Texts, Trained, Trainer, Watch as _, check_sizes};
 use progress::Progress;
 
 /// How it ended.
@@ -61,7 +59,7 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
     let home = match &flags.run {
         Some(dir) => dir.clone(),
         None => {
-            let name = format!("{}-{fingerprint}", method_name(config.method));
+            let name = format!("{}-{fingerprint}", config.method.name());
             flags.db.join("runs").join(name)
         }
     };
@@ -449,7 +447,7 @@ fn hand_over(
         _ => writer.vectors(rows.corpus.hidden),
     };
     let bundle = writer
-        .method(method_name(config.method))
+        .method(config.method.name())
         .quantizer(&trained.quantizer)
         .training(json!({
             "config": config,
@@ -465,7 +463,7 @@ fn hand_over(
     }
     let done = json!({
         "model": model.to_string(),
-        "method": method_name(config.method),
+        "method": config.method.name(),
         "run": home.display().to_string(),
         "recall": trained.report.get("recall"),
         "unquantized_recall": trained.report.get("unquantized_recall"),

@@ -25,7 +25,7 @@ use anyhow::{Result, bail, ensure};
 use mopqdb::scan::Scanner;
 use tch::{Device, Tensor};
 
-use crate::config::{Method, Sampling, Schedule, TrainConfig};
+use crate::config::{Sampling, Schedule, TrainConfig};
 use crate::devices::{self, Fleet, Seat};
 use crate::methods::Objective;
 use crate::model::Model;
@@ -34,7 +34,7 @@ use crate::program::checkpoint::{Checkpoint, Named};
 use crate::program::{EpochRecord, Run};
 use crate::random::Random;
 use served::Learned;
-use worker::{Answer, Job, Load, Material, State, Step, Worker};
+use worker::{Job, Load, Material, State, Step, Worker, ask};
 
 /// One run.
 pub struct Trainer<'a> {
@@ -43,7 +43,7 @@ pub struct Trainer<'a> {
     run: &'a Run,
     stop: &'a AtomicBool,
     scanner: Scanner,
-    fleet: Fleet<Job, Answer>,
+    fleet: Fleet<Job, ()>,
     /// Pairs a device and step: the configured batch, or fewer where there are too few pairs.
     rows: usize,
     /// Of each row of the corpus, the row that stands for its text: rows of one text are no negatives of each other.
@@ -118,7 +118,7 @@ impl<'a> Trainer<'a> {
                 replica: None,
                 reader: None,
             };
-            Ok(move |job| worker.work(job))
+            Ok(move |job: Job| job(&mut worker))
         })?;
         Ok(Self {
             config,
@@ -187,12 +187,12 @@ impl<'a> Trainer<'a> {
                 loaded = true;
             }
             let name = if joint {
-                method_name(self.config.method)
+                self.config.method.name()
             } else {
-                "warmup".into()
+                "warmup"
             };
             let begin = Instant::now();
-            let Some(loss) = self.epoch(epoch, &name, joint || objective.is_none(), watch)? else {
+            let Some(loss) = self.epoch(epoch, name, joint || objective.is_none(), watch)? else {
                 return Ok(Outcome::Stopped { epochs: epoch });
             };
             let trained_for = begin.elapsed().as_secs_f64();
@@ -211,7 +211,7 @@ impl<'a> Trainer<'a> {
             checkpoint.progress.cpu_seconds = spent_before + cpu_seconds() - began;
             let record = EpochRecord {
                 epoch: epoch + 1,
-                phase: name,
+                phase: name.to_owned(),
                 loss,
                 recall,
                 used,
@@ -291,22 +291,16 @@ impl<'a> Trainer<'a> {
             let jobs = batch
                 .chunks(rows)
                 .map(|slice| {
-                    Job::Step(Step {
+                    let step = Step {
                         queries: slice.iter().map(|i| i64::from(of(i).0)).collect(),
                         keys: slice.iter().map(|i| i64::from(of(i).1)).collect(),
                         key_ids: key_ids.clone(),
                         rates,
-                    })
+                    };
+                    move |worker: &mut Worker| worker.step(step)
                 })
                 .collect();
-            let shares = self.fleet.run(jobs)?;
-            let loss: f64 = shares
-                .iter()
-                .map(|answer| match answer {
-                    Answer::Loss(share) => *share,
-                    _ => unreachable!("a step is answered by its loss"),
-                })
-                .sum();
+            let loss: f64 = ask(&mut self.fleet, jobs)?.into_iter().sum();
             total += loss;
             watch.step(loss, rows * devices);
         }
@@ -345,7 +339,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<()> {
         let jobs = (0..self.fleet.devices())
             .map(|_| {
-                Job::Load(Box::new(Load {
+                let load = Load {
                     values: copies(&checkpoint.values),
                     constants: copies(&checkpoint.constants),
                     means: copies(&checkpoint.means),
@@ -353,22 +347,18 @@ impl<'a> Trainer<'a> {
                     steps: checkpoint.progress.steps,
                     objective: objective.clone(),
                     sampling,
-                }))
+                };
+                move |worker: &mut Worker| worker.load(load)
             })
             .collect();
-        self.fleet.run(jobs).map(|_| ())
+        ask(&mut self.fleet, jobs).map(|_| ())
     }
 
     /// The first device's state. All processors must have the same, to the bit.
     fn state(&mut self) -> Result<State> {
-        let jobs = (0..self.fleet.devices()).map(|_| Job::State).collect();
-        let answers = self.fleet.run(jobs)?.into_iter();
-        let mut states: Vec<State> = answers
-            .map(|answer| match answer {
-                Answer::State(state) => *state,
-                _ => unreachable!("a state is answered by a state"),
-            })
-            .collect();
+        let job = |_| |worker: &mut Worker| Ok(worker.state());
+        let jobs = (0..self.fleet.devices()).map(job).collect();
+        let mut states: Vec<State> = ask(&mut self.fleet, jobs)?;
         let names = devices::parse(&self.config.devices)?;
         let mut processors = (states.iter().zip(&names)).filter(|(_, of)| of.device == Device::Cpu);
         if let Some((first, of_first)) = processors.next()
@@ -424,14 +414,6 @@ fn remember_best(checkpoint: &mut Checkpoint, recall: Option<f64>) {
     } else {
         progress.since_best += 1;
     }
-}
-
-/// A method's name in files.
-pub fn method_name(method: Method) -> String {
-    serde_json::to_value(method)
-        .ok()
-        .and_then(|v| v.as_str().map(str::to_owned))
-        .expect("a name")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::json;
 use tch::Tensor;
 
 use super::start;
-use super::worker::{Answer, Job, fingerprint};
+use super::worker::{Worker, ask, fingerprint};
 use super::{Lessons, Trained, Trainer, copies};
 use crate::config::TrainConfig;
 use crate::export;
@@ -44,9 +44,12 @@ impl<'a> Trainer<'a> {
             return Ok(Seen::Learned(Arc::clone(learned)));
         }
         let readers = (0..self.fleet.devices())
-            .map(|_| Job::Reader(copies(&encoder)))
+            .map(|_| {
+                let encoder = copies(&encoder);
+                move |worker: &mut Worker| worker.take_reader(&encoder)
+            })
             .collect();
-        self.fleet.run(readers)?;
+        ask(&mut self.fleet, readers)?;
         let hidden = texts.shape.config.hidden;
         let learned = Arc::new(Learned {
             fingerprint,
@@ -73,12 +76,12 @@ impl<'a> Trainer<'a> {
                 let first = (device * share).min(round.len());
                 &round[first..(first + share).min(round.len())]
             };
-            let of = |device| Job::Read(part(device).iter().map(|&t| texts[t].clone()).collect());
-            let answers = self.fleet.run((0..devices).map(of).collect())?;
-            for (device, answer) in answers.into_iter().enumerate() {
-                let Answer::Vectors(read) = answer else {
-                    unreachable!("what is read is answered by vectors")
-                };
+            let of = |device| {
+                let texts: Vec<_> = part(device).iter().map(|&t| texts[t].clone()).collect();
+                move |worker: &mut Worker| Ok(worker.read(&texts))
+            };
+            let vectors_of_parts = ask(&mut self.fleet, (0..devices).map(of).collect())?;
+            for (device, read) in vectors_of_parts.into_iter().enumerate() {
                 for (&text, vector) in part(device).iter().zip(read.chunks_exact(hidden)) {
                     vectors[text * hidden..][..hidden].copy_from_slice(vector);
                 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::config::{Activation, Sampling, Select, Start};
+use crate::config::{Activation, Method, Sampling, Select, Start};
 use crate::data::Corpus;
 use mopqdb::Metric;
 use mopqdb::eval::VectorQuestions;
@@ -278,7 +278,7 @@ fn a_replica_that_has_drifted_is_named() {
             let bias = &mut bias.expect("a head has a bias").1;
             *bias += f64::from(f32::MIN_POSITIVE);
         }
-        Job::Load(Box::new(Load {
+        let load = Load {
             values,
             constants: copies(&start.constants),
             means: copies(&start.means),
@@ -286,9 +286,10 @@ fn a_replica_that_has_drifted_is_named() {
             steps: 0,
             objective: Objective::Dense,
             sampling: Sampling::Dcs,
-        }))
+        };
+        move |worker: &mut Worker| worker.load(load)
     });
-    trainer.fleet.run(jobs.collect()).unwrap();
+    ask(&mut trainer.fleet, jobs.collect()).unwrap();
     let words = trainer.state().err().expect("one differs").to_string();
     assert!(words.contains("cpu:2 has drifted from cpu:0"), "{words}");
 }

@@ -1,6 +1,7 @@
 //! What runs in a device's thread: a replica, the slices it draws, the jobs it is given.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use anyhow::Result;
 use tch::{Device, Kind, Tensor};
@@ -8,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 use super::adam::{AdamConfig, Moments};
 use super::replica::{Rates, Replica, Slice};
 use crate::config::{Sampling, TrainConfig};
-use crate::devices::Seat;
+use crate::devices::{Fleet, Seat};
 use crate::export;
 use crate::methods::Objective;
 use crate::model::bert::{Bert, BertShape, Tokens};
@@ -16,14 +17,27 @@ use crate::model::{Input, Model};
 use crate::program::checkpoint::Named;
 
 /// A job of one device.
-pub(super) enum Job {
-    Load(Box<Load>),
-    Step(Step),
-    State,
-    /// The values of an encoder, to read with until the next step.
-    Reader(Named),
-    /// Token ids of texts.
-    Read(Vec<Vec<u32>>),
+pub(super) type Job = Box<dyn FnOnce(&mut Worker) -> Result<()> + Send>;
+
+/// Gives each device a job and waits for what all of them return, in device order.
+pub(super) fn ask<T: Send + 'static>(
+    fleet: &mut Fleet<Job, ()>,
+    jobs: Vec<impl FnOnce(&mut Worker) -> Result<T> + Send + 'static>,
+) -> Result<Vec<T>> {
+    let (answer, answers) = channel();
+    let jobs = jobs.into_iter().enumerate().map(|(rank, work)| -> Job {
+        let answer = answer.clone();
+        Box::new(move |worker| {
+            // Nobody listens any more if another device has failed.
+            let _ = answer.send((rank, work(worker)?));
+            Ok(())
+        })
+    });
+    fleet.run(jobs.collect())?;
+    drop(answer);
+    let mut answers: Vec<(usize, T)> = answers.into_iter().collect();
+    answers.sort_by_key(|(rank, _)| *rank);
+    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
 pub(super) struct Load {
@@ -41,14 +55,6 @@ pub(super) struct Step {
     pub(super) keys: Vec<i64>,
     pub(super) key_ids: Option<Vec<i64>>,
     pub(super) rates: Rates,
-}
-
-pub(super) enum Answer {
-    Loaded,
-    Loss(f64),
-    State(Box<State>),
-    /// (texts, hidden)
-    Vectors(Vec<f32>),
 }
 
 /// What a device has learned so far.
@@ -122,46 +128,46 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn work(&mut self, job: Job) -> Result<Answer> {
-        match job {
-            Job::Load(load) => {
-                self.replica = Some(self.restore(*load)?);
-                Ok(Answer::Loaded)
-            }
-            Job::Step(step) => {
-                self.reader = None;
-                let device = self.seat.device;
-                let (queries, keys) = self.material.pick(&step.queries, &step.keys, device);
-                let slice = Slice {
-                    queries,
-                    keys,
-                    rows: step.keys.len() as i64,
-                    key_ids: step
-                        .key_ids
-                        .map(|ids| Tensor::from_slice(&ids).to_device(device)),
-                };
-                let replica = self.replica.as_mut().expect("loaded before the first step");
-                replica
-                    .step(&self.seat.gather, &slice, step.rates)
-                    .map(Answer::Loss)
-            }
-            Job::State => {
-                let replica = self
-                    .replica
-                    .as_ref()
-                    .expect("loaded before its state is asked for");
-                Ok(Answer::State(Box::new(state_of(replica))))
-            }
-            Job::Reader(values) => {
-                let shape = self.bert.as_ref().expect("only an encoder that learns");
-                self.reader = Some(Bert::restore(shape, &values, self.seat.device)?);
-                Ok(Answer::Loaded)
-            }
-            Job::Read(texts) => {
-                let reader = self.reader.as_ref().expect("given before the first text");
-                Ok(Answer::Vectors(reader.read(&texts, self.seat.device)))
-            }
-        }
+    /// Takes up a model as it was left.
+    pub(super) fn load(&mut self, load: Load) -> Result<()> {
+        self.replica = Some(self.restore(load)?);
+        Ok(())
+    }
+
+    /// This device's share of the loss.
+    pub(super) fn step(&mut self, step: Step) -> Result<f64> {
+        self.reader = None;
+        let device = self.seat.device;
+        let (queries, keys) = self.material.pick(&step.queries, &step.keys, device);
+        let slice = Slice {
+            queries,
+            keys,
+            rows: step.keys.len() as i64,
+            key_ids: step
+                .key_ids
+                .map(|ids| Tensor::from_slice(&ids).to_device(device)),
+        };
+        let replica = self.replica.as_mut().expect("loaded before the first step");
+        replica.step(&self.seat.gather, &slice, step.rates)
+    }
+
+    /// What the replica has learned so far.
+    pub(super) fn state(&self) -> State {
+        let replica = self.replica.as_ref();
+        state_of(replica.expect("loaded before its state is asked for"))
+    }
+
+    /// Takes the values of an encoder, to read with until the next step.
+    pub(super) fn take_reader(&mut self, values: &Named) -> Result<()> {
+        let shape = self.bert.as_ref().expect("only an encoder that learns");
+        self.reader = Some(Bert::restore(shape, values, self.seat.device)?);
+        Ok(())
+    }
+
+    /// The vectors of texts (texts, hidden), given as token ids.
+    pub(super) fn read(&self, texts: &[Vec<u32>]) -> Vec<f32> {
+        let reader = self.reader.as_ref().expect("given before the first text");
+        reader.read(texts, self.seat.device)
     }
 
     fn restore(&self, load: Load) -> Result<Replica> {
