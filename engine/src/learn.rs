@@ -4,14 +4,13 @@
 //! too, where [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
 
 use crate::disk::files::{Disk, Files};
-use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::bundle::{Bundle, BundleWriter};
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// From this many rows on codes are worth training: the program then advises it, and a good value for
@@ -95,20 +94,6 @@ impl Learned {
         self.write_on(&Disk::default(), dir.as_ref(), evaluation)
     }
 
-    /// Writes the bundle into the directory of a database, without making it one of its models.
-    pub fn draft(&self, db: impl AsRef<Path>, evaluation: Value) -> Result<Draft> {
-        let db = db.as_ref().to_path_buf();
-        // Two drafts of one process stand next to each other: what is measured, and what the measure went into.
-        let measured = if evaluation.is_null() {
-            ""
-        } else {
-            "-measured"
-        };
-        let name = format!("{}-{}{measured}", self.method, std::process::id());
-        let bundle = self.write(Layout::new(&db).runs().join(name), evaluation)?;
-        Ok(Draft { db, bundle })
-    }
-
     pub(crate) fn write_on(
         &self,
         files: &dyn Files,
@@ -125,31 +110,6 @@ impl Learned {
             None => writer.metric(self.model.metric()).vectors(self.model.dim()),
         };
         writer.finish_on(files)
-    }
-}
-
-/// A bundle in the directory of a database that is none of its models. It is deleted with this value.
-#[derive(Debug)]
-pub struct Draft {
-    db: PathBuf,
-    bundle: Bundle,
-}
-
-impl Draft {
-    /// The bundle, to be measured.
-    pub fn bundle(&self) -> &Bundle {
-        &self.bundle
-    }
-
-    /// The directory of the database.
-    pub(crate) fn database(&self) -> &Path {
-        &self.db
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        let _ = Disk::default().remove_dir(self.bundle.dir());
     }
 }
 

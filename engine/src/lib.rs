@@ -31,6 +31,7 @@ mod watch;
 mod write;
 
 pub use admin::backup::{Backup, BackupOptions, backup, backup_with};
+pub use admin::draft::Draft;
 pub use admin::drift::Drift;
 pub use admin::models::{find_model, models, open_model, register_model};
 pub use admin::prune::{PruneOptions, Pruned, prune};
@@ -42,7 +43,7 @@ pub use admin::verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
 pub use database::Database;
 pub use error::{Corruption, Error, Result};
 pub use ids::{EncoderId, Generation, LogId, ModelId, RowId, SegmentId, Seq};
-pub use learn::{AUTO_QUANTIZE_ROWS, Draft, LearnOptions, Learned, learn};
+pub use learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use metric::Metric;
 pub use model::Model;
 pub use model::bundle::{Bundle, BundleWriter};

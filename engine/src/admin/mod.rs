@@ -3,6 +3,7 @@
 //! `verify`, `repair` and `salvage` work on a database that can't be opened.
 
 pub(crate) mod backup;
+pub(crate) mod draft;
 pub(crate) mod drift;
 pub(crate) mod models;
 pub(crate) mod prune;

@@ -4,7 +4,6 @@ use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
-use crate::learn::Draft;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry::{self, EXACT, ModelInfo};
@@ -55,13 +54,6 @@ pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<
     let record = manifest::newest(&Disk::default(), layout.dir())?;
     let active = load::model(&layout, &record, &Options::default())?;
     registry::open(&layout, &active, id, threads)
-}
-
-impl Draft {
-    /// Makes it a model of the database; see [`register_model`].
-    pub fn register(self) -> Result<ModelId> {
-        register_model(self.database(), self.bundle())
-    }
 }
 
 /// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.

@@ -1,0 +1,52 @@
+//! What was learned, on its way to be a model of a database.
+
+use super::models::register_model;
+use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
+use crate::error::Result;
+use crate::ids::ModelId;
+use crate::learn::Learned;
+use crate::model::bundle::Bundle;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+impl Learned {
+    /// Writes the bundle into the directory of a database, without making it one of its models.
+    pub fn draft(&self, db: impl AsRef<Path>, evaluation: Value) -> Result<Draft> {
+        let db = db.as_ref().to_path_buf();
+        // Two drafts of one process stand next to each other: what is measured, and what the measure went into.
+        let measured = if evaluation.is_null() {
+            ""
+        } else {
+            "-measured"
+        };
+        let name = format!("{}-{}{measured}", self.method, std::process::id());
+        let bundle = self.write(Layout::new(&db).runs().join(name), evaluation)?;
+        Ok(Draft { db, bundle })
+    }
+}
+
+/// A bundle in the directory of a database that is none of its models. It is deleted with this value.
+#[derive(Debug)]
+pub struct Draft {
+    db: PathBuf,
+    bundle: Bundle,
+}
+
+impl Draft {
+    /// The bundle, to be measured.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// Makes it a model of the database; see [`register_model`].
+    pub fn register(self) -> Result<ModelId> {
+        register_model(&self.db, &self.bundle)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = Disk::default().remove_dir(self.bundle.dir());
+    }
+}
