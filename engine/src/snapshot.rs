@@ -186,7 +186,7 @@ impl Snapshot {
         /// Bytes of keys of a segment that stay in memory.
         const RESIDENT: usize = 8 << 20;
         for part in self.parts() {
-            part.for_each_key(prefix, RESIDENT, |_, key| each(key))?;
+            part.for_each_key(prefix, Some(RESIDENT), |_, key| each(key))?;
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Snapshot {
     pub fn for_each_row(&self, mut each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let mut vector = Vec::with_capacity(self.model.dim());
         for part in self.parts() {
-            part.for_each_row(usize::MAX, |row| {
+            part.for_each_row(None, |row| {
                 part.vector_into(row.row, &mut vector)?;
                 each(RowView {
                     seq: row.seq,

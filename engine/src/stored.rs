@@ -35,6 +35,14 @@ impl<'a> StoredRef<'a> {
         }
     }
 
+    /// Returns the values that the user gave; `None` if they are an encoder's.
+    pub fn given(self) -> Option<&'a [f32]> {
+        match self {
+            Self::F32(values) => Some(values),
+            Self::F16(_) => None,
+        }
+    }
+
     /// Returns the values of an encoder; `None` if the user gave them.
     pub fn halves(self) -> Option<&'a [f16]> {
         match self {

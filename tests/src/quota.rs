@@ -1,4 +1,4 @@
-//! A disk with so many bytes and no more.
+//! A disk with a limited number of bytes.
 
 use crate::watched::{Call, Watcher};
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lets the files below a directory have a number of bytes together. sled's files are not written through
+/// Limits the bytes that the files below a directory have together. sled's files are not written through
 /// [`Files`](mopqdb::disk::files::Files), and not counted.
 #[derive(Debug)]
 pub struct Quota {

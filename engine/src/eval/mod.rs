@@ -58,7 +58,7 @@ impl Default for EvalOptions<'_> {
 }
 
 impl EvalOptions<'_> {
-    /// Rows in a chunk, of so many bytes each: whole blocks, so that a chunk is scanned as a segment is.
+    /// Rows of a chunk, each of which takes `row_bytes`: whole blocks, so that a chunk is scanned as a segment is.
     fn chunk(&self, row_bytes: usize) -> usize {
         (self.memory_limit / row_bytes).clamp(1 << 10, 1 << 20) & !63
     }

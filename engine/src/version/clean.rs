@@ -42,7 +42,7 @@ pub(crate) fn clean(
     warnings: &mut Vec<String>,
 ) -> Result<()> {
     let record = &witnesses.record;
-    let trusted = !witnesses.mended;
+    let trusted = !witnesses.restored;
     // Almost always there is nothing to explain, and no log to read a second time.
     let logged = match is_tidy(files, layout, record)? {
         true => LiveBatches::new(),

@@ -10,17 +10,17 @@ use crate::version::VersionRecord;
 use crate::version::catalog::{Catalog, Testimony};
 use crate::version::manifest::{self, Found};
 
-/// A catalog and the record that it and the manifests agree on, mended where they did not.
+/// A catalog and the record that it and the manifests agree on; where they did not, one was written again.
 #[derive(Debug)]
 pub(crate) struct Witnesses {
     pub(crate) catalog: Catalog,
     pub(crate) record: VersionRecord,
-    /// Whether one of the two had to be mended: then nothing is removed for good.
-    pub(crate) mended: bool,
+    /// Whether one of the two had to be written again: nothing is removed for good then.
+    pub(crate) restored: bool,
 }
 
 /// Finds the newest version. The higher of all manifest names and the catalog's record is the one; whichever witness
-/// holds it whole is the truth, and the other is mended. If neither does, only `repair` can help: an older manifest is
+/// holds it whole is the truth, and the other is written again from it. If neither does, only `repair` can help: an older manifest is
 /// never taken for the newest.
 pub(crate) fn witnesses(
     files: &dyn Files,
@@ -60,7 +60,7 @@ pub(crate) fn witnesses(
         (Some(held), Found::Record(published)) if held == *published => Ok(Witnesses {
             catalog,
             record: held,
-            mended: false,
+            restored: false,
         }),
         (Some(held), Found::Record(published)) => {
             // Both whole, of the same generation, and different: no crash leaves that.
@@ -88,7 +88,7 @@ pub(crate) fn witnesses(
             Ok(Witnesses {
                 catalog,
                 record: held,
-                mended: true,
+                restored: true,
             })
         }
         (None, Found::Record(published)) => {
@@ -104,7 +104,7 @@ pub(crate) fn witnesses(
             Ok(Witnesses {
                 catalog,
                 record: *published,
-                mended: true,
+                restored: true,
             })
         }
         (None, lost) => {
@@ -129,7 +129,7 @@ fn no_witness(silence: &str) -> String {
     format!("no manifest, and no record in the catalog ({silence}); run `mopqdb repair`")
 }
 
-/// Opens the catalog. One that can't be opened is put aside and begun anew: the manifests have what it had.
+/// Opens the catalog. One that can't be opened moves to `orphans/`, and a new one is made: the manifests have what it had.
 fn open_catalog(
     files: &dyn Files,
     layout: &Layout,

@@ -1,6 +1,6 @@
 //! Immutable rows with live bits: a segment, or a run of the tail. Nobody outside [`view`](crate::view) asks which.
 
-use super::segment::SegmentView;
+use super::segment::{ReadOnce, SegmentView};
 use super::tail::RunView;
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
@@ -144,7 +144,7 @@ impl<'a> Part<'a> {
                         .for_each(&mut set);
                 }
             }
-            Filter::Prefix(prefix) => self.for_each_key(prefix, usize::MAX, |row, _| {
+            Filter::Prefix(prefix) => self.for_each_key(prefix, None, |row, _| {
                 set(row);
                 Ok(())
             })?,
@@ -152,18 +152,18 @@ impl<'a> Part<'a> {
         Ok(words)
     }
 
-    /// Calls `each` with the key of every living row that begins with `prefix`, in `Seq` order. Of a segment at most
-    /// about `resident` bytes stay in memory.
+    /// Calls `each` with the key of every living row that begins with `prefix`, in `Seq` order. With `resident`, about
+    /// this many bytes of a segment stay in memory; without, all that was read does, for queries to come.
     pub(crate) fn for_each_key(
         self,
         prefix: &str,
-        resident: usize,
+        resident: Option<usize>,
         mut each: impl FnMut(RowId, &str) -> Result<()>,
     ) -> Result<()> {
         match self {
             Self::Segment(view) => {
                 let rows = &view.sealed.rows;
-                let mut pages = view.sealed.read_once(resident);
+                let mut pages = resident.map(|limit| view.sealed.read_once(limit));
                 for block in 0..rows.key_blocks() {
                     let bytes = rows.keys_of_block(block, prefix, |row, key| {
                         match view.live.contains(row) {
@@ -171,7 +171,7 @@ impl<'a> Part<'a> {
                             false => Ok(()),
                         }
                     })?;
-                    pages.passed(bytes);
+                    passed(&mut pages, bytes);
                 }
             }
             Self::Run(view) => {
@@ -186,18 +186,18 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Calls `each` with every living row, in `Seq` order. Of a segment at most about `resident` bytes stay in memory.
+    /// Calls `each` with every living row, in `Seq` order. `resident` is as for [`for_each_key`](Self::for_each_key).
     pub(crate) fn for_each_row(
         self,
-        resident: usize,
+        resident: Option<usize>,
         mut each: impl FnMut(PartRow<'_>) -> Result<()>,
     ) -> Result<()> {
         match self {
             Self::Segment(view) => {
-                let mut pages = view.sealed.read_once(resident);
+                let mut pages = resident.map(|limit| view.sealed.read_once(limit));
                 let mut cursor = view.sealed.rows.cursor();
                 while let Some(row) = cursor.next()? {
-                    pages.passed(row.key.len() + row.value.bytes() as usize);
+                    passed(&mut pages, row.key.len() + row.value.bytes() as usize);
                     if view.live.contains(row.row) {
                         each(PartRow {
                             row: row.row,
@@ -222,26 +222,30 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Calls `each` with every block of 64 rows, in order. Of a segment at most about `resident` bytes of vectors stay
-    /// in memory.
+    /// Calls `each` with every block of 64 rows, in order, each row of which has `row_bytes` that are read. `resident` is
+    /// as for [`for_each_key`](Self::for_each_key).
     pub(crate) fn for_each_block(
         self,
-        resident: usize,
+        resident: Option<usize>,
         row_bytes: usize,
         mut each: impl FnMut(usize, Range<usize>) -> Result<()>,
     ) -> Result<()> {
         let mut pages = match self {
-            Self::Segment(view) => Some(view.sealed.read_once(resident)),
+            Self::Segment(view) => resident.map(|limit| view.sealed.read_once(limit)),
             Self::Run(_) => None,
         };
         for (block, start) in (0..self.len()).step_by(ROWS_PER_BLOCK).enumerate() {
             let rows = start..(start + ROWS_PER_BLOCK).min(self.len());
             let bytes = rows.len() * row_bytes;
             each(block, rows)?;
-            if let Some(pages) = &mut pages {
-                pages.passed(bytes);
-            }
+            passed(&mut pages, bytes);
         }
         Ok(())
+    }
+}
+
+fn passed(pages: &mut Option<ReadOnce<'_>>, bytes: usize) {
+    if let Some(pages) = pages {
+        pages.passed(bytes);
     }
 }

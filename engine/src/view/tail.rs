@@ -254,11 +254,12 @@ impl Run {
 
     /// What the user gave: the text, or else the vector.
     pub fn value(&self, row: RowId) -> ValueRef<'_> {
-        let at = row.0 as usize;
-        match (self.text(row), self.vectors(at..at + 1)) {
-            (None, StoredRef::F32(vector)) => ValueRef::Vector(vector),
-            (text, _) => ValueRef::Text(text.map_or("", |text| text)),
+        if let Some(text) = self.text(row) {
+            return ValueRef::Text(text);
         }
+        let at = row.0 as usize;
+        let given = self.vectors(at..at + 1).given();
+        ValueRef::Vector(given.expect("rows of an encoder have texts"))
     }
 
     /// The stored vectors of a range of rows.

@@ -11,14 +11,14 @@ use crate::view::part::Part;
 pub(super) struct Living<'a> {
     pub(super) parts: Vec<Part<'a>>,
     pub(super) model: &'a Model,
-    /// Bytes of a part that may be resident.
+    /// Bytes of a segment that may stay in memory while it is read.
     pub(super) resident: usize,
 }
 
 impl Rows for Living<'_> {
     fn each_row(&self, take: TakeRow<'_>) -> Result<()> {
         for part in &self.parts {
-            part.for_each_row(self.resident, |row| take(row.seq, row.key, row.value))?;
+            part.for_each_row(Some(self.resident), |row| take(row.seq, row.key, row.value))?;
         }
         Ok(())
     }
@@ -26,7 +26,7 @@ impl Rows for Living<'_> {
     fn each_vector(&self, take: TakeVectors<'_>) -> Result<()> {
         let dim = self.model.dim();
         for part in &self.parts {
-            part.for_each_block(self.resident, dim * 2, |_, rows| {
+            part.for_each_block(Some(self.resident), dim * 2, |_, rows| {
                 let vectors = part.vectors(rows.clone())?;
                 for (at, row) in rows.enumerate() {
                     if part.live().contains(RowId(row as u32)) {
@@ -47,7 +47,7 @@ impl CodedRows for Living<'_> {
         let (dim, width) = (self.model.dim(), shape.subspaces());
         let (mut codes, mut wide) = (Vec::new(), Vec::new());
         for part in &self.parts {
-            part.for_each_block(self.resident, dim * 4, |block, rows| {
+            part.for_each_block(Some(self.resident), dim * 4, |block, rows| {
                 part.codes_of_block(block, shape, &mut codes)?;
                 wide.clear();
                 part.vectors(rows.clone())?.widen_into(&mut wide);

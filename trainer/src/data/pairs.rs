@@ -94,7 +94,7 @@ impl Pairs {
             pairs: Vec::new(),
             left_out: None,
         };
-        // Queries are numbered anew: some may have no answer that is there.
+        // Queries are numbered again: some may have no answer that is there.
         let mut numbers = vec![None; read.queries.len()];
         for pair in &read.lines {
             let Some(&row) = rows.get(pair.answer.as_str()) else {
