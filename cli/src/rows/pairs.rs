@@ -4,7 +4,8 @@ use super::Lines;
 use crate::out::say;
 use anyhow::{Context, Result};
 use clap::Args;
-use mopqdb::eval::{Ask, Asked, Questions};
+use mopqdb::Value;
+use mopqdb::eval::{Ask, Questions};
 use mopqdb_formats::pairs::{self, Answers, Queries};
 use mopqdb_formats::vectors::read_all;
 use std::collections::{BTreeSet, HashMap};
@@ -53,8 +54,8 @@ impl Columns {
         let file = pairs::Pairs::read(&mut lines(path)?, queries)?;
         let ask = |query: &String| Ask {
             query: match &vectors {
-                None => Asked::Text(query.clone()),
-                Some((dim, values)) => Asked::Vector(row(query, *dim, values)),
+                None => Value::Text(query.clone()),
+                Some((dim, values)) => Value::Vector(row(query, *dim, values)),
             },
             right: BTreeSet::new(),
         };
@@ -136,7 +137,7 @@ mod tests {
         };
         let asks = read("a\tx\nb\ty\n\na\tz\tz\n", &columns).unwrap();
         assert_eq!(asks.len(), 2);
-        assert_eq!(asks[0].query, Asked::Text("a".into()));
+        assert_eq!(asks[0].query, Value::Text("a".into()));
         assert_eq!(
             asks[0].right,
             BTreeSet::from(["x".to_owned(), "z\tz".to_owned()])
@@ -176,7 +177,7 @@ mod tests {
             skip_missing: false,
         };
         let asks = read("1\tk\n", &columns).unwrap();
-        assert_eq!(asks[0].query, Asked::Vector(vec![3.0, 4.0]));
+        assert_eq!(asks[0].query, Value::Vector(vec![3.0, 4.0]));
         let said = format!("{:#}", read("0\tk\n2\tk\n", &columns).unwrap_err());
         assert!(
             said.contains("p.tsv:2: row 2 of --queries, which has 2"),

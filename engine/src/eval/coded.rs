@@ -1,44 +1,42 @@
-//! Rows ranked by their codes, a chunk at a time, whether they come from a snapshot or from memory.
+//! Rows ranked by their codes, whether they come from a snapshot or from memory.
 
 use super::codes::{CodeCounter, Usage};
-use super::rank::{self, CodesChunk, ExactChunk, Ranking};
-use super::rows::{Picked, Rows, gather};
-use super::{CodePlaces, EvalOptions, Evaluation, VectorQuestions, for_each_chunk, inner};
+use super::held::Held;
+use super::numbers::Numbers;
+use super::rank::{ByCodes, ByVectors, Named, Pool, Ranking};
+use super::{CodePlaces, EvalOptions, Evaluation, Steps, VectorQuestions, inner};
 use crate::error::Result;
-use crate::quantizer::Quantizer;
-use crate::scan::{InMemory, Scanner};
+use crate::quantizer::{Quantizer, ROWS_PER_BLOCK};
+use crate::query::searched::Searched;
 use crate::threads;
+use crate::view::searchable::Searchable;
 
-/// What ranks rows by the codes of a quantizer.
-#[derive(Clone, Copy)]
+/// Rows and questions, ranked by the codes of the rows.
 pub(super) struct Coded<'a> {
+    pub(super) searched: &'a Searched<'a, Held<'a>>,
     pub(super) quantizer: &'a Quantizer,
     pub(super) questions: &'a VectorQuestions,
-    pub(super) scanner: &'a Scanner,
     pub(super) options: &'a EvalOptions<'a>,
+    pub(super) steps: &'a Steps<'a>,
 }
 
 impl Coded<'_> {
     /// Places among codes and, where there is a head, among its projections; what the codes are like.
-    pub(super) fn evaluate(self, rows: &dyn Rows) -> Result<Evaluation> {
-        let picked = rows.pick(&self.questions.answers)?;
-        let mut coded = self.ranking(&picked)?;
+    pub(super) fn evaluate(&self) -> Result<Evaluation> {
+        let numbers = Numbers::of(&self.searched.parts, 0);
+        let (places, samples) = self.places(&numbers)?;
+        let mut counter = CodeCounter::new(self.quantizer);
         let mut head = match self.quantizer.head() {
-            Some(_) => Some(Projected::new(self, &picked)?),
+            Some(_) => Some(Projected::new(self, &numbers)?),
             None => None,
         };
-        let mut counter = CodeCounter::new(self.quantizer);
-        for_each_chunk(rows, self.chunk(), self.options, |first, vectors| {
-            let codes = self.quantize(vectors)?;
-            let projected = self.project(vectors)?;
-            counter.add(&projected, &codes);
-            coded.add(self.scanner, first, &self.codes_chunk(&codes))?;
+        self.for_each_chunk(|projected, codes| {
+            counter.add(projected, codes);
             match &mut head {
-                Some(head) => head.add(first, &projected),
+                Some(head) => head.add(projected),
                 None => Ok(()),
             }
         })?;
-        let (places, samples) = coded.finish();
         Ok(Evaluation {
             places,
             head: head.map(|head| head.ranking.finish().0),
@@ -48,60 +46,82 @@ impl Coded<'_> {
     }
 
     /// Places among codes and the codewords in use, for which rows need not be projected by themselves.
-    pub(super) fn rank(self, rows: &dyn Rows) -> Result<CodePlaces> {
-        let mut coded = self.ranking(&rows.pick(&self.questions.answers)?)?;
+    pub(super) fn rank(&self) -> Result<CodePlaces> {
+        let numbers = Numbers::of(&self.searched.parts, 0);
         let mut usage = Usage::new(self.quantizer.shape());
-        for_each_chunk(rows, self.chunk(), self.options, |first, vectors| {
-            let codes = self.quantize(vectors)?;
-            usage.add(&codes);
-            coded.add(self.scanner, first, &self.codes_chunk(&codes))
+        self.for_each_code(|_, _, code| {
+            usage.add(code);
+            Ok(())
         })?;
         Ok(CodePlaces {
-            places: coded.finish().0,
+            places: self.places(&numbers)?.0,
             used: usage.used(),
         })
     }
 
-    fn ranking(&self, picked: &Picked) -> Result<Ranking<'_>> {
-        let (width, subspaces) = (
-            self.quantizer.input_dim(),
-            self.quantizer.shape().subspaces(),
-        );
-        let codes = self.quantize(picked.values())?;
-        Ranking::new(&self.questions.answers, self.options, |query, rows| {
-            let query = &self.questions.vectors[query * width..][..width];
-            let table = self.quantizer.table(query)?;
-            let code = |row: &u32| &codes[picked.at(*row) * subspaces..][..subspaces];
-            Ok(rows.iter().map(|row| table.score(code(row))).collect())
-        })
+    fn places(&self, numbers: &Numbers) -> Result<(super::Places, super::Samples)> {
+        let pool = ByCodes {
+            searched: self.searched,
+            numbers,
+            queries: &self.questions.vectors,
+        };
+        let (depth, samples) = (self.options.depth, self.options.samples);
+        Ranking::of(&pool, &self.questions.answers, depth, samples, self.steps)
     }
 
-    fn codes_chunk<'c>(&'c self, codes: &'c [u8]) -> CodesChunk<'c> {
-        CodesChunk::new(self.quantizer, &self.questions.vectors, codes)
+    /// Calls `each` with part, row and code of every living row, in order.
+    fn for_each_code(
+        &self,
+        mut each: impl FnMut(&Held<'_>, usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let shape = self.quantizer.shape();
+        let mut code = vec![0; shape.subspaces()];
+        for part in &self.searched.parts {
+            let live = part.live();
+            for block in 0..shape.blocks(part.len()) {
+                let packed = part.blocks(block..block + 1)?;
+                let first = block * ROWS_PER_BLOCK;
+                for at in 0..(part.len() - first).min(ROWS_PER_BLOCK) {
+                    if live.is_none_or(|live| live[block] >> at & 1 == 1) {
+                        shape.unpack_row(packed, at, &mut code);
+                        each(part, first + at, &code)?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn chunk(&self) -> usize {
-        // Vectors, embeddings and codes.
+    /// Calls `each` with the projections (n, dim) and the codes (n, subspaces) of living rows, in order.
+    fn for_each_chunk(&self, mut each: impl FnMut(&[f32], &[u8]) -> Result<()>) -> Result<()> {
+        // Vectors, projections and codes.
         let values = self.quantizer.input_dim() + self.quantizer.dim() + 64;
-        self.options.chunk(4 * values)
-    }
-
-    /// The codes of vectors: (n, subspaces).
-    fn quantize(&self, vectors: &[f32]) -> Result<Vec<u8>> {
-        let width = self.quantizer.input_dim();
-        let mut codes = vec![0; vectors.len() / width * self.quantizer.shape().subspaces()];
-        let threads = self.scanner.threads();
-        in_parallel(threads, vectors, width, &mut codes, |rows, codes| {
-            self.quantizer.quantize(rows, codes)
+        let rows = self.options.chunk(4 * values);
+        let (mut vectors, mut codes) = (Vec::new(), Vec::new());
+        let mut flush = |vectors: &mut Vec<f32>, codes: &mut Vec<u8>| -> Result<()> {
+            each(&self.project(vectors)?, codes)?;
+            self.steps
+                .add((vectors.len() / self.quantizer.input_dim()) as u64)?;
+            vectors.clear();
+            codes.clear();
+            Ok(())
+        };
+        self.for_each_code(|part, row, code| {
+            part.vectors(row..row + 1)?.widen_into(&mut vectors);
+            codes.extend_from_slice(code);
+            match codes.len() / code.len() == rows {
+                true => flush(&mut vectors, &mut codes),
+                false => Ok(()),
+            }
         })?;
-        Ok(codes)
+        flush(&mut vectors, &mut codes)
     }
 
     /// Vectors as the head projects them: (n, dim).
     fn project(&self, vectors: &[f32]) -> Result<Vec<f32>> {
         let width = self.quantizer.input_dim();
         let mut projected = vec![0.0; vectors.len() / width * self.quantizer.dim()];
-        let threads = self.scanner.threads();
+        let threads = self.searched.scanner.threads();
         in_parallel(threads, vectors, width, &mut projected, |rows, out| {
             self.quantizer.project(rows, out)
         })?;
@@ -111,45 +131,74 @@ impl Coded<'_> {
 
 /// Places among the projections of a head.
 struct Projected<'a> {
-    coded: Coded<'a>,
+    coded: &'a Coded<'a>,
     /// (queries, dim)
     queries: Vec<f32>,
     ranking: Ranking<'a>,
+    /// The number of the next row.
+    next: u32,
 }
 
 impl<'a> Projected<'a> {
-    fn new(coded: Coded<'a>, picked: &Picked) -> Result<Self> {
-        let (dim, metric) = (coded.quantizer.dim(), inner(coded.quantizer.metric()));
+    fn new(coded: &'a Coded<'a>, numbers: &Numbers) -> Result<Self> {
+        let (parts, dim) = (&coded.searched.parts, coded.quantizer.dim());
         let queries = coded.project(&coded.questions.vectors)?;
-        let keys = coded.project(picked.values())?;
-        let ranking = Ranking::new(&coded.questions.answers, coded.options, |query, rows| {
-            let keys = gather(&keys, dim, rows.iter().map(|row| picked.at(*row)));
-            rank::scores(coded.scanner, &keys, &queries[query * dim..][..dim], metric)
+        let answers = &coded.questions.answers;
+        let named = Named::of(answers, |query, number| {
+            let (mut key, mut projected) = (Vec::new(), vec![0.0; dim]);
+            let place = numbers.place(number);
+            let row = place.row.0 as usize;
+            parts[place.part]
+                .vectors(row..row + 1)?
+                .widen_into(&mut key);
+            coded.quantizer.project(&key, &mut projected)?;
+            let query = &queries[query * dim..][..dim];
+            in_space(coded, &projected, query, 0, |pool| pool.score(0, 0))
         })?;
+        let ranking = Ranking::new(answers, named, coded.options.depth, 0);
         Ok(Self {
             coded,
             queries,
             ranking,
+            next: 0,
         })
     }
 
     /// `keys` is (n, dim).
-    fn add(&mut self, first: u32, keys: &[f32]) -> Result<()> {
-        let quantizer = self.coded.quantizer;
-        let chunk = ExactChunk {
-            rows: InMemory {
-                values: keys,
-                dim: quantizer.dim(),
-            },
-            queries: &self.queries,
-            metric: inner(quantizer.metric()),
-        };
-        self.ranking.add(self.coded.scanner, first, &chunk)
+    fn add(&mut self, keys: &[f32]) -> Result<()> {
+        let (ranking, first) = (&mut self.ranking, self.next);
+        self.next += (keys.len() / self.coded.quantizer.dim()) as u32;
+        in_space(self.coded, keys, &self.queries, first, |pool| {
+            ranking.add(&pool, self.coded.steps)
+        })
     }
 }
 
+/// Calls `with` with keys (n, dim) and queries (m, dim) of the head's space, the keys' numbers beginning at `first`.
+fn in_space<T>(
+    coded: &Coded<'_>,
+    keys: &[f32],
+    queries: &[f32],
+    first: u32,
+    with: impl FnOnce(ByVectors<'_, Held<'_>>) -> T,
+) -> T {
+    let dim = coded.quantizer.dim();
+    let searched = Searched {
+        parts: vec![Held::values(keys, dim)],
+        quantizer: None,
+        metric: inner(coded.quantizer.metric()),
+        dim,
+        scanner: coded.searched.scanner,
+    };
+    with(ByVectors {
+        numbers: &Numbers::of(&searched.parts, first),
+        searched: &searched,
+        queries,
+    })
+}
+
 /// Maps rows (n, width) to `out` (n, anything), a share for each thread.
-fn in_parallel<T: Send>(
+pub(super) fn in_parallel<T: Send>(
     threads: usize,
     rows: &[f32],
     width: usize,

@@ -1,10 +1,11 @@
 //! Keys that are in memory and in no database, ranked as those of a snapshot are.
 
 use super::coded::Coded;
-use super::rows::MemoryRows;
-use super::{CodePlaces, EvalOptions, Evaluation, VectorQuestions};
+use super::held::Held;
+use super::{CodePlaces, EvalOptions, Evaluation, Steps, VectorQuestions};
 use crate::error::{Error, Result};
 use crate::quantizer::Quantizer;
+use crate::query::searched::Searched;
 use crate::scan::Scanner;
 
 /// Keys in memory under a quantizer, for who learns one and has no database with it yet. Recall is what a database with
@@ -40,8 +41,7 @@ impl<'a> Keys<'a> {
         scanner: &Scanner,
         options: &EvalOptions<'_>,
     ) -> Result<Evaluation> {
-        self.coded(questions, scanner, options)?
-            .evaluate(&self.rows())
+        self.coded(questions, scanner, options, |coded| coded.evaluate())
     }
 
     /// The same by their codes alone, with the first `depth` places told apart: what an epoch of training is judged by.
@@ -56,22 +56,16 @@ impl<'a> Keys<'a> {
             depth,
             ..EvalOptions::default()
         };
-        self.coded(questions, scanner, &options)?.rank(&self.rows())
+        self.coded(questions, scanner, &options, |coded| coded.rank())
     }
 
-    fn rows(&self) -> MemoryRows<'a> {
-        MemoryRows {
-            values: self.vectors,
-            dim: self.quantizer.input_dim(),
-        }
-    }
-
-    fn coded<'b>(
-        &'b self,
-        questions: &'b VectorQuestions,
-        scanner: &'b Scanner,
-        options: &'b EvalOptions<'b>,
-    ) -> Result<Coded<'b>> {
+    fn coded<T>(
+        &self,
+        questions: &VectorQuestions,
+        scanner: &Scanner,
+        options: &EvalOptions<'_>,
+        work: impl FnOnce(Coded<'_>) -> Result<T>,
+    ) -> Result<T> {
         let (width, queries) = (self.quantizer.input_dim(), questions.len());
         if questions.vectors.len() != queries * width {
             return Err(Error::invalid(format!(
@@ -90,11 +84,21 @@ impl<'a> Keys<'a> {
                 "an answer is row {row}, and there are {rows} rows"
             )));
         }
-        Ok(Coded {
+        let steps = Steps::of(options, (2 * rows + 2 * queries) as u64);
+        let keys = Held::values(self.vectors, width);
+        let searched = Searched {
+            parts: vec![keys.quantized(self.quantizer, scanner, &steps)?],
+            quantizer: Some(self.quantizer),
+            metric: self.quantizer.metric(),
+            dim: width,
+            scanner,
+        };
+        work(Coded {
+            searched: &searched,
             quantizer: self.quantizer,
             questions,
-            scanner,
             options,
+            steps: &steps,
         })
     }
 }

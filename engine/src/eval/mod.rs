@@ -1,9 +1,10 @@
 //! How well a model finds what it should: recall over all living rows of a snapshot.
 //!
 //! [`Questions::find`] looks up the right rows of each query; [`evaluate`] ranks every row for every query, under any
-//! model of the database, through the same quantizer and scan that serve queries. Rows are streamed: memory is bounded
-//! by [`EvalOptions::memory_limit`] and what the questions themselves take. [`Keys`] are ranked in the same way without
-//! a database: a trainer measures with them what it learns.
+//! model of the database, by the stages that serve queries ([`candidates`](crate::query::candidates)), so what is
+//! measured is what is served. The codes of a model that is not in service are held in memory, as are the vectors of
+//! another encoder, up to [`EvalOptions::memory_limit`]. [`Keys`] are ranked in the same way without a database: a
+//! trainer measures with them what it learns.
 //!
 //! Recall@k is the mean over queries of |right rows among the first k| / |right rows|. Rows with equal codes have equal
 //! scores, and are common: a right row among ties counts with the probability that it is within the first k if ties
@@ -12,26 +13,29 @@
 pub mod bootstrap;
 mod coded;
 mod codes;
+mod held;
 mod keys;
+mod numbers;
 mod place;
 mod questions;
 mod rank;
-mod rows;
 
 pub use codes::CodeReport;
 pub use keys::Keys;
 pub use place::{Place, Places};
-pub use questions::{Answers, Ask, Asked, FindOptions, Question, Questions, VectorQuestions};
+pub use questions::{Answers, Ask, FindOptions, Question, Questions, VectorQuestions};
 
 use crate::error::{Error, Result};
 use crate::ids::EncoderId;
 use crate::metric::Metric;
 use crate::model::Model;
-use crate::scan::{InMemory, Scanner};
+use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use coded::Coded;
-use rank::{ExactChunk, Ranking};
-use rows::{Rows, SnapshotRows, gather};
+use held::Codes;
+use numbers::Numbers;
+use rank::{ByVectors, Ranking};
+use std::cell::Cell;
 
 /// How an evaluation is done.
 #[derive(Clone, Copy)]
@@ -40,9 +44,9 @@ pub struct EvalOptions<'a> {
     pub depth: usize,
     /// The hits of the first so many questions are kept, ten each.
     pub samples: usize,
-    /// Memory for rows under way, in bytes.
+    /// Memory for rows under way, and for the vectors of another encoder, in bytes.
     pub memory_limit: usize,
-    /// Told how many rows are ranked, of how many; false stops.
+    /// Told how many steps are done, of how many; false stops. A step is a row prepared or a query ranked.
     pub progress: Option<&'a dyn Fn(u64, u64) -> bool>,
 }
 
@@ -58,7 +62,7 @@ impl Default for EvalOptions<'_> {
 }
 
 impl EvalOptions<'_> {
-    /// Rows of a chunk, each of which takes `row_bytes`: whole blocks, so that a chunk is scanned as a segment is.
+    /// Rows of a chunk, each of which takes `row_bytes`.
     fn chunk(&self, row_bytes: usize) -> usize {
         (self.memory_limit / row_bytes).clamp(1 << 10, 1 << 20) & !63
     }
@@ -74,6 +78,9 @@ impl std::fmt::Debug for EvalOptions<'_> {
 
 /// Hits kept for each sample.
 const SAMPLE_HITS: usize = 10;
+
+/// Rows found for some questions, best first: score and number of the row in the snapshot's order.
+type Samples = Vec<Vec<(f32, u32)>>;
 
 /// What a model does with the questions.
 #[derive(Debug, Clone)]
@@ -109,7 +116,7 @@ pub struct CodePlaces {
 }
 
 /// Ranks all rows of a snapshot for each question under a model. The model need not be the active one; where its encoder
-/// is another, the texts are encoded anew.
+/// is another, the texts are encoded again.
 pub fn evaluate(
     snapshot: &Snapshot,
     model: &Model,
@@ -126,17 +133,28 @@ pub fn evaluate(
             samples: ceiling.samples,
         });
     };
-    let rows = SnapshotRows::new(snapshot, model)?;
+    // Ranked by codes and by projections; every row is projected.
+    let passes = 1 + u64::from(quantizer.head().is_some());
+    let ranked = questions.all.len() as u64 * passes + snapshot.rows();
+    let steps = Steps::of(options, held::work(snapshot, model, Codes::Wanted) + ranked);
     let coded = Coded {
+        searched: &held::under(
+            snapshot,
+            model,
+            scanner,
+            options.memory_limit,
+            Codes::Wanted,
+            &steps,
+        )?,
         quantizer,
         questions: &questions.under(model)?,
-        scanner,
         options,
+        steps: &steps,
     };
-    coded.evaluate(&rows)
+    coded.evaluate()
 }
 
-/// Ranks all rows by whole vectors of the model's encoder, as a database without a quantizer does.
+/// Ranks all rows by full-precision vectors of the model's encoder, as a database without a quantizer does.
 pub fn ceiling(
     snapshot: &Snapshot,
     model: &Model,
@@ -144,24 +162,18 @@ pub fn ceiling(
     scanner: &Scanner,
     options: &EvalOptions<'_>,
 ) -> Result<Ceiling> {
-    let rows = SnapshotRows::new(snapshot, model)?;
+    let work = held::work(snapshot, model, Codes::Unwanted) + questions.all.len() as u64;
+    let steps = Steps::of(options, work);
+    let limit = options.memory_limit;
+    let searched = held::under(snapshot, model, scanner, limit, Codes::Unwanted, &steps)?;
     let questions = questions.under(model)?;
-    let (dim, metric) = (model.dim(), inner(model.metric()));
-    let picked = rows.pick(&questions.answers)?;
-    let mut ranking = Ranking::new(&questions.answers, options, |query, rows| {
-        let keys = gather(picked.values(), dim, rows.iter().map(|row| picked.at(*row)));
-        let query = &questions.vectors[query * dim..][..dim];
-        rank::scores(scanner, &keys, query, metric)
-    })?;
-    for_each_chunk(&rows, options.chunk(4 * dim), options, |first, values| {
-        let chunk = ExactChunk {
-            rows: InMemory { values, dim },
-            queries: &questions.vectors,
-            metric,
-        };
-        ranking.add(scanner, first, &chunk)
-    })?;
-    let (places, samples) = ranking.finish();
+    let pool = ByVectors {
+        searched: &searched,
+        numbers: &Numbers::of(&searched.parts, 0),
+        queries: &questions.vectors,
+    };
+    let answers = &questions.answers;
+    let (places, samples) = Ranking::of(&pool, answers, options.depth, options.samples, &steps)?;
     Ok(Ceiling {
         encoder: model.encoder_id(),
         places,
@@ -169,22 +181,30 @@ pub fn ceiling(
     })
 }
 
-/// Calls `each` with every chunk, and tells the progress after it.
-fn for_each_chunk(
-    rows: &dyn Rows,
-    chunk: usize,
-    options: &EvalOptions<'_>,
-    mut each: impl FnMut(u32, &[f32]) -> Result<()>,
-) -> Result<()> {
-    let total = rows.count();
-    rows.for_each_chunk(chunk, &mut |first, vectors| {
-        each(first, vectors)?;
-        let done = (u64::from(first) + chunk as u64).min(total);
-        match options.progress {
-            Some(progress) if !progress(done, total) => Err(stopped()),
+/// Tells the progress of an evaluation: rows prepared and queries ranked, each a step.
+struct Steps<'a> {
+    progress: Option<&'a dyn Fn(u64, u64) -> bool>,
+    done: Cell<u64>,
+    total: u64,
+}
+
+impl<'a> Steps<'a> {
+    fn of(options: &EvalOptions<'a>, total: u64) -> Self {
+        Self {
+            progress: options.progress,
+            done: Cell::new(0),
+            total,
+        }
+    }
+
+    /// Counts steps; an error if the user wants to stop.
+    fn add(&self, steps: u64) -> Result<()> {
+        self.done.set((self.done.get() + steps).min(self.total));
+        match self.progress {
+            Some(progress) if !progress(self.done.get(), self.total) => Err(stopped()),
             _ => Ok(()),
         }
-    })
+    }
 }
 
 /// Keys and queries of a cosine database are of length one: what remains is the inner product.

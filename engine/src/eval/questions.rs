@@ -2,23 +2,15 @@
 
 use crate::error::{Error, Result};
 use crate::model::Model;
+use crate::row::Value;
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeSet, HashMap, HashSet};
-
-/// What is asked.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
-    /// A text.
-    Text(String),
-    /// A vector of the stored vectors' width.
-    Vector(Vec<f32>),
-}
 
 /// A query and its right answers, as the user gives them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
-    /// What is asked.
-    pub query: Asked,
+    /// What is asked: a text, or a vector of the stored vectors' width.
+    pub query: Value,
     /// Texts of the right rows, or their keys ([`FindOptions::by_key`]).
     pub right: BTreeSet<String>,
 }
@@ -38,7 +30,7 @@ pub struct FindOptions {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// What is asked.
-    pub query: Asked,
+    pub query: Value,
     /// Rows that are right; at least one.
     pub right: Vec<u32>,
     /// Rows left out: the query itself.
@@ -111,8 +103,8 @@ impl Questions {
             }
             match &ask.query {
                 _ if !options.exclude_self => {}
-                Asked::Text(text) => by_text.entry(text).or_default().push(n),
-                Asked::Vector(vector) => {
+                Value::Text(text) => by_text.entry(text).or_default().push(n),
+                Value::Vector(vector) => {
                     let checked = model.check_vector(vector, || format!("query {n}"))?;
                     by_vector.entry(bits(&checked)).or_default().push(n);
                 }
@@ -214,8 +206,8 @@ impl Questions {
             let texts: Vec<&str> = some
                 .iter()
                 .filter_map(|question| match &question.query {
-                    Asked::Text(text) => Some(text.as_str()),
-                    Asked::Vector(_) => None,
+                    Value::Text(text) => Some(text.as_str()),
+                    Value::Vector(_) => None,
                 })
                 .collect();
             let encoded = if texts.is_empty() {
@@ -226,10 +218,10 @@ impl Questions {
             let mut encoded = encoded.chunks_exact(model.dim());
             for question in some {
                 match &question.query {
-                    Asked::Text(_) => {
+                    Value::Text(_) => {
                         vectors.extend_from_slice(encoded.next().expect("a vector a text"))
                     }
-                    Asked::Vector(vector) => {
+                    Value::Vector(vector) => {
                         vectors.extend(model.check_vector(vector, || "a query".into())?)
                     }
                 }

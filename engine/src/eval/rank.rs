@@ -1,94 +1,138 @@
-//! Ranking: counting, chunk by chunk, the rows that score more than a right row, and those that score the same.
+//! Ranking: counting the rows that score more than a right row, and those that score the same.
 
-use super::{Answers, EvalOptions, Place, Places, SAMPLE_HITS};
+use super::numbers::Numbers;
+use super::{Answers, Place, Places, SAMPLE_HITS, Samples, Steps};
 use crate::error::Result;
-use crate::metric::Metric;
-use crate::quantizer::{LookupTable, Quantizer};
-use crate::scan::{BlockSource, Found, InMemory, Scanner, VectorSource};
+use crate::quantizer::LookupTable;
+use crate::query::candidates;
+use crate::query::filter::Masks;
+use crate::query::searched::Searched;
+use crate::scan::{Found, VectorSource};
+use crate::stored::StoredRef;
+use crate::view::searchable::Searchable;
 use std::ops::Range;
 
 /// Queries that share a pass.
 const TOGETHER: usize = 32;
 
-/// Some rows in memory, to be scanned for any of the queries.
-pub(super) trait Chunk {
+/// Rows that a stage of a query ranks by one kind of score.
+pub(super) trait Pool {
+    /// Living rows.
     fn rows(&self) -> usize;
 
-    fn scan(&self, scanner: &Scanner, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>>;
+    /// The number of a row that was found.
+    fn number(&self, found: &Found) -> u32;
 
-    /// How many rows have this score for a query, where a scan for `k` rows ended among them.
-    fn count_equal(&self, scanner: &Scanner, query: usize, score: f32, k: usize) -> Result<usize>;
+    /// The score of a row for a query, bit-equal to what [`best`](Self::best) gives.
+    fn score(&self, query: usize, number: u32) -> Result<f32>;
+
+    /// The k best rows for each of some queries, best first, and perhaps more that tie with the last.
+    fn best(&self, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>>;
+
+    /// How many rows have this score for a query, where a search for `k` rows ended among them.
+    fn count_equal(&self, query: usize, score: f32, k: usize) -> Result<usize>;
+}
+
+/// The scores of the rows that a query's answers name.
+#[derive(Default)]
+pub(super) struct Named {
+    /// Of each right row.
+    right: Vec<f32>,
+    /// Of each excluded row.
+    excluded: Vec<f32>,
+}
+
+impl Named {
+    /// The scores for each query.
+    pub(super) fn of(
+        answers: &[Answers],
+        score: impl Fn(usize, u32) -> Result<f32>,
+    ) -> Result<Vec<Self>> {
+        let each = |(query, answers): (usize, &Answers)| {
+            let scores = |rows: &[u32]| -> Result<Vec<f32>> {
+                rows.iter().map(|row| score(query, *row)).collect()
+            };
+            Ok(Self {
+                right: scores(&answers.right)?,
+                excluded: scores(&answers.excluded)?,
+            })
+        };
+        answers.iter().enumerate().map(each).collect()
+    }
 }
 
 /// The places of all right rows, as far as rows have been seen.
 pub(super) struct Ranking<'a> {
     answers: &'a [Answers],
     depth: usize,
-    /// The score of each right row, per query.
-    right: Vec<Vec<f32>>,
-    /// The score of each excluded row, per query.
-    excluded: Vec<Vec<f32>>,
+    named: Vec<Named>,
     places: Vec<Vec<Place>>,
     /// The best rows of the first queries.
-    samples: Vec<Vec<(f32, u32)>>,
+    samples: Samples,
 }
 
 impl<'a> Ranking<'a> {
-    /// `scores` gives the scores of some rows for a query, bit-equal to what the scan gives.
+    /// Tells the first `depth` places apart, and keeps the hits of the first `samples` queries.
     pub(super) fn new(
         answers: &'a [Answers],
-        options: &EvalOptions<'_>,
-        scores: impl Fn(usize, &[u32]) -> Result<Vec<f32>>,
-    ) -> Result<Self> {
-        let (mut right, mut excluded) = (Vec::new(), Vec::new());
-        for (query, answers) in answers.iter().enumerate() {
-            let mut all = scores(query, &[&answers.right[..], &answers.excluded].concat())?;
-            excluded.push(all.split_off(answers.right.len()));
-            right.push(all);
-        }
+        named: Vec<Named>,
+        depth: usize,
+        samples: usize,
+    ) -> Self {
         let unseen = Place {
             greater: 0,
             equal: 0,
         };
         // Excluded rows may stand before the right ones, and are taken out in the end.
-        let excluded_at_most = excluded.iter().map(Vec::len).max().unwrap_or(0);
-        Ok(Self {
-            depth: options.depth + excluded_at_most,
-            places: right.iter().map(|all| vec![unseen; all.len()]).collect(),
-            samples: vec![Vec::new(); options.samples.min(answers.len())],
+        let excluded_at_most = (named.iter()).map(|named| named.excluded.len()).max();
+        Self {
+            depth: depth + excluded_at_most.unwrap_or(0),
+            places: (named.iter())
+                .map(|named| vec![unseen; named.right.len()])
+                .collect(),
+            samples: vec![Vec::new(); samples.min(answers.len())],
             answers,
-            right,
-            excluded,
-        })
+            named,
+        }
     }
 
-    /// Counts a chunk in; `first` is the number of its first row.
-    pub(super) fn add(&mut self, scanner: &Scanner, first: u32, chunk: &dyn Chunk) -> Result<()> {
+    /// Ranks all rows of a pool at once.
+    pub(super) fn of(
+        pool: &impl Pool,
+        answers: &'a [Answers],
+        depth: usize,
+        samples: usize,
+        steps: &Steps<'_>,
+    ) -> Result<(Places, Samples)> {
+        let named = Named::of(answers, |query, row| pool.score(query, row))?;
+        let mut ranking = Self::new(answers, named, depth, samples);
+        ranking.add(pool, steps)?;
+        Ok(ranking.finish())
+    }
+
+    /// Counts the rows of a pool in.
+    pub(super) fn add(&mut self, pool: &impl Pool, steps: &Steps<'_>) -> Result<()> {
         let count = self.answers.len();
         for start in (0..count).step_by(TOGETHER) {
             let queries = start..(start + TOGETHER).min(count);
-            let found = chunk.scan(scanner, queries.clone(), self.depth)?;
-            for (query, found) in queries.zip(found) {
-                self.keep(query, &found, first);
-                self.count(scanner, query, chunk, &found)?;
+            let found = pool.best(queries.clone(), self.depth)?;
+            for (query, found) in queries.clone().zip(found) {
+                self.keep(query, pool, &found);
+                self.count(query, pool, &found)?;
             }
+            steps.add(queries.len() as u64)?;
         }
         Ok(())
     }
 
-    fn count(
-        &mut self,
-        scanner: &Scanner,
-        query: usize,
-        chunk: &dyn Chunk,
-        found: &[Found],
-    ) -> Result<()> {
-        for (own, place) in self.right[query].iter().zip(&mut self.places[query]) {
+    fn count(&mut self, query: usize, pool: &impl Pool, found: &[Found]) -> Result<()> {
+        let right = &self.named[query].right;
+        for (own, place) in right.iter().zip(&mut self.places[query]) {
             // Ties with the last one found may go on past it.
             let cut =
-                found.len() < chunk.rows() && found.last().is_some_and(|last| last.score == *own);
+                found.len() < pool.rows() && found.last().is_some_and(|last| last.score == *own);
             let equal = match cut {
-                true => chunk.count_equal(scanner, query, *own, found.len())?,
+                true => pool.count_equal(query, *own, found.len())?,
                 false => found.iter().filter(|hit| hit.score == *own).count(),
             };
             place.greater += found.iter().filter(|hit| hit.score > *own).count() as u64;
@@ -97,15 +141,14 @@ impl<'a> Ranking<'a> {
         Ok(())
     }
 
-    fn keep(&mut self, query: usize, found: &[Found], first: u32) {
+    fn keep(&mut self, query: usize, pool: &impl Pool, found: &[Found]) {
         let Some(best) = self.samples.get_mut(query) else {
             return;
         };
         let excluded = &self.answers[query].excluded;
         best.extend(
-            found
-                .iter()
-                .map(|hit| (hit.score, first + hit.row))
+            (found.iter())
+                .map(|hit| (hit.score, pool.number(hit)))
                 .filter(|(_, row)| !excluded.contains(row)),
         );
         best.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
@@ -113,11 +156,12 @@ impl<'a> Ranking<'a> {
     }
 
     /// Places without the excluded rows, and the samples' hits.
-    pub(super) fn finish(mut self) -> (Places, Vec<Vec<(f32, u32)>>) {
+    pub(super) fn finish(mut self) -> (Places, Samples) {
         for (query, places) in self.places.iter_mut().enumerate() {
             let Answers { right, excluded } = &self.answers[query];
-            for ((row, own), place) in right.iter().zip(&self.right[query]).zip(places) {
-                let others = excluded.iter().zip(&self.excluded[query]);
+            let named = &self.named[query];
+            for ((row, own), place) in right.iter().zip(&named.right).zip(places) {
+                let others = excluded.iter().zip(&named.excluded);
                 for (_, score) in others.filter(|(excluded, _)| *excluded != row) {
                     place.greater -= u64::from(score > own && place.greater > 0);
                     place.equal -= u64::from(score == own && place.equal > 1);
@@ -128,95 +172,111 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// Codes in memory.
-pub(super) struct CodesChunk<'a> {
-    quantizer: &'a Quantizer,
-    /// (queries, input dim)
-    queries: &'a [f32],
-    /// (rows, subspaces)
-    codes: &'a [u8],
-    packed: Vec<u8>,
+/// Rows ranked by their codes.
+pub(super) struct ByCodes<'a, P> {
+    pub(super) searched: &'a Searched<'a, P>,
+    pub(super) numbers: &'a Numbers,
+    /// (queries, dim)
+    pub(super) queries: &'a [f32],
 }
 
-impl<'a> CodesChunk<'a> {
-    /// `codes` is (rows, subspaces).
-    pub(super) fn new(quantizer: &'a Quantizer, queries: &'a [f32], codes: &'a [u8]) -> Self {
-        let mut packed = Vec::new();
-        quantizer.shape().pack(codes, &mut packed);
-        Self {
-            quantizer,
-            queries,
-            codes,
-            packed,
-        }
-    }
-
+impl<P: Searchable> ByCodes<'_, P> {
     fn table(&self, query: usize) -> Result<LookupTable> {
-        let dim = self.quantizer.input_dim();
-        self.quantizer.table(&self.queries[query * dim..][..dim])
+        let quantizer = self.searched.quantizer.expect("rows have codes");
+        quantizer.table(of(self.queries, query..query + 1, self.searched.dim))
     }
 }
 
-impl BlockSource for CodesChunk<'_> {
+impl<P: Searchable> Pool for ByCodes<'_, P> {
     fn rows(&self) -> usize {
-        self.codes.len() / self.quantizer.shape().subspaces()
+        self.numbers.len()
     }
 
-    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
-        let bytes = self.quantizer.shape().block_bytes();
-        Ok(&self.packed[blocks.start * bytes..blocks.end * bytes])
+    fn number(&self, found: &Found) -> u32 {
+        self.numbers.number(found)
     }
 
-    fn live(&self) -> Option<&[u64]> {
-        None
+    fn score(&self, query: usize, number: u32) -> Result<f32> {
+        let table = self.table(query)?;
+        let place = self.numbers.place(number);
+        let (block, at) = (place.row.0 as usize / 64, place.row.0 as usize % 64);
+        let packed = self.searched.parts[place.part].blocks(block..block + 1)?;
+        let mut code = vec![0; table.shape().subspaces()];
+        table.shape().unpack_row(packed, at, &mut code);
+        Ok(table.score(&code))
     }
-}
 
-impl Chunk for CodesChunk<'_> {
-    fn rows(&self) -> usize {
-        BlockSource::rows(self)
-    }
-
-    fn scan(&self, scanner: &Scanner, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>> {
-        let tables: Vec<LookupTable> = queries
-            .map(|query| self.table(query))
-            .collect::<Result<_>>()?;
-        scanner.scan(&[self], &tables, k)
+    fn best(&self, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>> {
+        let queries = of(self.queries, queries, self.searched.dim);
+        candidates::by_codes(self.searched, queries, &Masks::none(), k)
     }
 
     /// One look at each row: early in training most rows may have one code, and the best k of them are dear to keep.
-    fn count_equal(&self, _: &Scanner, query: usize, score: f32, _: usize) -> Result<usize> {
+    fn count_equal(&self, query: usize, score: f32, _: usize) -> Result<usize> {
         let table = self.table(query)?;
-        let codes = self.codes.chunks_exact(self.quantizer.shape().subspaces());
-        Ok(codes.filter(|codes| table.score(codes) == score).count())
+        let shape = table.shape();
+        let mut code = vec![0; shape.subspaces()];
+        let mut equal = 0;
+        for part in &self.searched.parts {
+            let live = part.live();
+            for block in 0..shape.blocks(part.len()) {
+                let packed = part.blocks(block..block + 1)?;
+                for at in 0..(part.len() - block * 64).min(64) {
+                    if live.is_none_or(|live| live[block] >> at & 1 == 1) {
+                        shape.unpack_row(packed, at, &mut code);
+                        equal += usize::from(table.score(&code) == score);
+                    }
+                }
+            }
+        }
+        Ok(equal)
     }
 }
 
-/// Whole vectors in memory.
-pub(super) struct ExactChunk<'a> {
-    pub(super) rows: InMemory<'a>,
+/// Rows ranked by their vectors.
+pub(super) struct ByVectors<'a, P> {
+    pub(super) searched: &'a Searched<'a, P>,
+    pub(super) numbers: &'a Numbers,
     /// (queries, dim)
     pub(super) queries: &'a [f32],
-    pub(super) metric: Metric,
 }
 
-impl Chunk for ExactChunk<'_> {
+impl<P: Searchable> Pool for ByVectors<'_, P> {
     fn rows(&self) -> usize {
-        VectorSource::rows(&self.rows)
+        self.numbers.len()
     }
 
-    fn scan(&self, scanner: &Scanner, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>> {
-        let dim = self.rows.dim;
-        let queries = &self.queries[queries.start * dim..queries.end * dim];
-        scanner.scan_exact(&[&self.rows], queries, self.metric, k)
+    fn number(&self, found: &Found) -> u32 {
+        self.numbers.number(found)
     }
 
-    /// By deeper scans: only the scan gives scores that are bit-equal to its own.
-    fn count_equal(&self, scanner: &Scanner, query: usize, score: f32, k: usize) -> Result<usize> {
+    fn score(&self, query: usize, number: u32) -> Result<f32> {
+        let Searched {
+            dim,
+            scanner,
+            metric,
+            ref parts,
+            ..
+        } = *self.searched;
+        let place = self.numbers.place(number);
+        let row = place.row.0 as usize;
+        let alone = Alone(parts[place.part].vectors(row..row + 1)?, dim);
+        let query = of(self.queries, query..query + 1, dim);
+        let found = scanner.scan_exact(&[&alone], query, metric, 1)?;
+        Ok(found[0][0].score)
+    }
+
+    fn best(&self, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>> {
+        let queries = of(self.queries, queries, self.searched.dim);
+        candidates::by_vectors(self.searched, queries, &Masks::none(), k)
+    }
+
+    /// By deeper searches: only the scan gives scores that are bit-equal to its own.
+    fn count_equal(&self, query: usize, score: f32, k: usize) -> Result<usize> {
         let mut deeper = k;
         loop {
             deeper *= 4;
-            let found = self.scan(scanner, query..query + 1, deeper)?.swap_remove(0);
+            let found = self.best(query..query + 1, deeper)?.swap_remove(0);
             if found.len() < deeper || found.last().is_some_and(|last| last.score < score) {
                 return Ok(found.iter().filter(|hit| hit.score == score).count());
             }
@@ -224,27 +284,28 @@ impl Chunk for ExactChunk<'_> {
     }
 }
 
-/// The scores of rows (n, dim) for one query, as the scan computes them.
-pub(super) fn scores(
-    scanner: &Scanner,
-    rows: &[f32],
-    query: &[f32],
-    metric: Metric,
-) -> Result<Vec<f32>> {
-    let dim = query.len();
-    let n = rows.len() / dim;
-    if n == 0 {
-        return Ok(Vec::new());
+/// Some of the queries (queries, dim).
+fn of(queries: &[f32], range: Range<usize>, dim: usize) -> &[f32] {
+    &queries[range.start * dim..range.end * dim]
+}
+
+/// A stored vector by itself, and its width.
+struct Alone<'a>(StoredRef<'a>, usize);
+
+impl VectorSource for Alone<'_> {
+    fn rows(&self) -> usize {
+        1
     }
-    let chunk = ExactChunk {
-        rows: InMemory { values: rows, dim },
-        queries: query,
-        metric,
-    };
-    let found = chunk.scan(scanner, 0..1, n)?.swap_remove(0);
-    let mut scores = vec![f32::NEG_INFINITY; n];
-    for hit in found {
-        scores[hit.row as usize] = hit.score;
+
+    fn dim(&self) -> usize {
+        self.1
     }
-    Ok(scores)
+
+    fn live(&self) -> Option<&[u64]> {
+        None
+    }
+
+    fn rows_at(&self, _: Range<usize>) -> Result<StoredRef<'_>> {
+        Ok(self.0)
+    }
 }

@@ -6,7 +6,7 @@ use crate::kernel::random::Random;
 use crate::model::bundle::{Bundle, BundleWriter};
 use crate::options::{CreateOptions, Options};
 use crate::quantizer::{CodeShape, Codebook, Head, Quantizer};
-use crate::row::Row;
+use crate::row::{Row, Value};
 use std::collections::{BTreeSet, HashMap};
 
 const DIM: usize = 4;
@@ -83,7 +83,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
         // Some queries are rows themselves, and are left out of their own ranking.
         let asks: Vec<Ask> = (0..40)
             .map(|n| Ask {
-                query: Asked::Vector(match n % 2 {
+                query: Value::Vector(match n % 2 {
                     0 => setup.vectors[n * 7].clone(),
                     _ => vec![0.3, -0.2, 0.1, n as f32 / 40.0],
                 }),
@@ -117,7 +117,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
             .quantize(&setup.vectors.concat(), &mut codes)
             .unwrap();
         for (n, question) in questions.all.iter().enumerate() {
-            let Asked::Vector(query) = &question.query else {
+            let Value::Vector(query) = &question.query else {
                 panic!("vectors were asked")
             };
             let table = quantizer.table(query).unwrap();
@@ -173,7 +173,7 @@ fn a_head_has_a_ceiling_of_its_own() {
     let setup = setup(Metric::Ip, true);
     let model = Model::open(setup.bundle.clone(), 1).unwrap();
     let asks = [Ask {
-        query: Asked::Vector(vec![0.5; DIM]),
+        query: Value::Vector(vec![0.5; DIM]),
         right: BTreeSet::from(["3".to_owned()]),
     }];
     let snapshot = setup.database.snapshot();
@@ -219,11 +219,11 @@ fn groups_make_every_row_of_the_group_right_but_not_the_query_itself() {
     };
     let asks = [
         Ask {
-            query: Asked::Vector(setup.vectors[5].clone()),
+            query: Value::Vector(setup.vectors[5].clone()),
             right: BTreeSet::from(["6".to_owned()]),
         },
         Ask {
-            query: Asked::Vector(vec![1.0; DIM]),
+            query: Value::Vector(vec![1.0; DIM]),
             right: BTreeSet::from(["no such row".to_owned()]),
         },
     ];
@@ -269,7 +269,7 @@ fn a_tie_counts_by_its_chance_and_lies_between_its_bounds() {
 fn whoever_asks_to_stop_is_heard() {
     let setup = setup(Metric::Ip, false);
     let asks = [Ask {
-        query: Asked::Vector(vec![0.5; DIM]),
+        query: Value::Vector(vec![0.5; DIM]),
         right: BTreeSet::from(["3".to_owned()]),
     }];
     let snapshot = setup.database.snapshot();

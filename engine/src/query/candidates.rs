@@ -1,61 +1,88 @@
 //! The rows among which the best are: found by codes, or by stored vectors where there is no quantizer.
 
 use super::filter::Masks;
+use super::searched::Searched;
 use crate::error::Result;
 use crate::scan::{BlockSource, Found, VectorSource};
-use crate::snapshot::Snapshot;
 use crate::stored::StoredRef;
-use crate::view::part::Part;
+use crate::view::searchable::Searchable;
 use std::ops::Range;
 
 /// The candidates of one query, best first: [`Found::source`] is the part. Among them are its `depth` best rows, and
 /// all that tie with the last of these.
 pub(crate) type Candidates = Vec<Found>;
 
-/// The candidates for each query, of which (queries, dim) are the vectors.
-pub(super) fn of(
-    snapshot: &Snapshot,
+/// The candidates for each query, of which (queries, dim) are the vectors: by codes where rows have codes, else by
+/// stored vectors.
+pub(super) fn of<P: Searchable>(
+    searched: &Searched<'_, P>,
     vectors: &[f32],
     masks: &Masks,
     depth: usize,
 ) -> Result<Vec<Candidates>> {
-    let dim = snapshot.model.dim();
-    let parts: Vec<_> = (snapshot.parts().enumerate())
-        .map(|(at, part)| Scanned {
-            part,
-            dim,
-            live: masks.of(at, part.live().words()),
-        })
-        .collect();
-    if parts.is_empty() {
-        return Ok(vec![Vec::new(); vectors.len() / dim]);
-    }
-    let scanner = &snapshot.scanner;
-    match snapshot.model.quantizer() {
-        Some(quantizer) => {
-            let queries: Vec<_> = vectors.chunks_exact(dim).collect();
-            let tables = scanner.each(&queries, quantizer.table_cycles(), |query| {
-                quantizer.table(query)
-            })?;
-            let sources: Vec<_> = parts.iter().map(|part| part as &dyn BlockSource).collect();
-            scanner.scan(&sources, &tables, depth)
-        }
-        None => {
-            let sources: Vec<_> = parts.iter().map(|part| part as &dyn VectorSource).collect();
-            scanner.scan_exact(&sources, vectors, snapshot.model.metric(), depth)
-        }
+    match searched.quantizer {
+        Some(_) => by_codes(searched, vectors, masks, depth),
+        None => by_vectors(searched, vectors, masks, depth),
     }
 }
 
+/// The candidates by codes.
+///
+/// Requires: rows have codes.
+pub(crate) fn by_codes<P: Searchable>(
+    searched: &Searched<'_, P>,
+    vectors: &[f32],
+    masks: &Masks,
+    depth: usize,
+) -> Result<Vec<Candidates>> {
+    let quantizer = searched.quantizer.expect("rows have codes");
+    let scanner = searched.scanner;
+    let queries: Vec<_> = vectors.chunks_exact(searched.dim).collect();
+    let tables = scanner.each(&queries, quantizer.table_cycles(), |query| {
+        quantizer.table(query)
+    })?;
+    let parts = scanned(searched, masks);
+    let sources: Vec<_> = parts.iter().map(|part| part as &dyn BlockSource).collect();
+    scanner.scan(&sources, &tables, depth)
+}
+
+/// The candidates by stored vectors.
+pub(crate) fn by_vectors<P: Searchable>(
+    searched: &Searched<'_, P>,
+    vectors: &[f32],
+    masks: &Masks,
+    depth: usize,
+) -> Result<Vec<Candidates>> {
+    let parts = scanned(searched, masks);
+    if parts.is_empty() {
+        return Ok(vec![Vec::new(); searched.queries(vectors)]);
+    }
+    let sources: Vec<_> = parts.iter().map(|part| part as &dyn VectorSource).collect();
+    (searched.scanner).scan_exact(&sources, vectors, searched.metric, depth)
+}
+
+fn scanned<'a, P: Searchable>(
+    searched: &'a Searched<'_, P>,
+    masks: &'a Masks,
+) -> Vec<Scanned<'a, P>> {
+    let parts = searched.parts.iter().enumerate();
+    let scanned = parts.map(|(at, part)| Scanned {
+        part,
+        dim: searched.dim,
+        live: masks.of(at, part.live()),
+    });
+    scanned.collect()
+}
+
 /// A part as a scan reads it.
-struct Scanned<'a> {
-    part: Part<'a>,
+struct Scanned<'a, P> {
+    part: &'a P,
     dim: usize,
     /// The rows that may be returned.
     live: Option<&'a [u64]>,
 }
 
-impl BlockSource for Scanned<'_> {
+impl<P: Searchable> BlockSource for Scanned<'_, P> {
     fn rows(&self) -> usize {
         self.part.len()
     }
@@ -69,7 +96,7 @@ impl BlockSource for Scanned<'_> {
     }
 }
 
-impl VectorSource for Scanned<'_> {
+impl<P: Searchable> VectorSource for Scanned<'_, P> {
     fn rows(&self) -> usize {
         self.part.len()
     }

@@ -5,7 +5,7 @@ use crate::row::Filter;
 use crate::snapshot::Snapshot;
 
 /// The rows of each part that may be returned.
-pub(super) struct Masks(Option<Vec<Vec<u64>>>);
+pub(crate) struct Masks(Option<Vec<Vec<u64>>>);
 
 /// The living rows that pass the filter; all living rows without one.
 pub(super) fn masks(snapshot: &Snapshot, filter: Option<&Filter>) -> Result<Masks> {
@@ -14,6 +14,11 @@ pub(super) fn masks(snapshot: &Snapshot, filter: Option<&Filter>) -> Result<Mask
 }
 
 impl Masks {
+    /// All living rows may be returned.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
     /// The bits of a part, of which those in `live` live; `None` if all rows may be returned.
     pub(super) fn of<'m>(&'m self, part: usize, live: Option<&'m [u64]>) -> Option<&'m [u64]> {
         match &self.0 {

@@ -5,9 +5,10 @@
 //! the user wants hits. `eval` goes through the same stages, so what is measured is what is served.
 
 pub(crate) mod candidates;
-mod filter;
+pub(crate) mod filter;
 mod hits;
 mod score;
+pub(crate) mod searched;
 mod vectors;
 
 use crate::error::{Error, Result};
@@ -44,10 +45,11 @@ impl Snapshot {
         }
         let vectors = vectors::of(&self.model, queries)?;
         let masks = filter::masks(self, options.filter.as_ref())?;
-        let candidates = candidates::of(self, &vectors, &masks, k)?;
+        let searched = self.searched();
+        let candidates = candidates::of(&searched, &vectors, &masks, k)?;
         self.scanner
             .each(&candidates, k as f64 * hits::CYCLES, |found| {
-                let ranked = score::rank(self, found, k)?;
+                let ranked = score::rank(&searched, found, k)?;
                 hits::take(self, &ranked)
             })
     }

@@ -1,9 +1,11 @@
 //! The order of candidates: by score, ties by `Seq`.
 
-use super::candidates::Candidates;
+use super::searched::Searched;
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
-use crate::snapshot::{Place, Snapshot};
+use crate::scan::Found;
+use crate::snapshot::Place;
+use crate::view::searchable::Searchable;
 
 /// A row that will be a hit.
 #[derive(Debug, Clone, Copy)]
@@ -14,16 +16,18 @@ pub(super) struct Ranked {
 }
 
 /// The k best candidates, best first.
-pub(super) fn rank(snapshot: &Snapshot, candidates: &Candidates, k: usize) -> Result<Vec<Ranked>> {
+pub(super) fn rank<P: Searchable>(
+    searched: &Searched<'_, P>,
+    candidates: &[Found],
+    k: usize,
+) -> Result<Vec<Ranked>> {
     let ranked = candidates.iter().map(|found| {
-        let place = Place {
-            part: found.source as usize,
-            row: RowId(found.row),
-        };
+        let row = RowId(found.row);
+        let part = found.source as usize;
         Ok(Ranked {
             score: found.score,
-            seq: snapshot.seq(place)?,
-            place,
+            seq: searched.parts[part].seq(row)?,
+            place: Place { part, row },
         })
     });
     let mut ranked = ranked.collect::<Result<Vec<_>>>()?;

@@ -4,5 +4,6 @@
 
 pub(crate) mod live;
 pub(crate) mod part;
+pub(crate) mod searchable;
 pub(crate) mod segment;
 pub(crate) mod tail;

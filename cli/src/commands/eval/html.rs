@@ -5,7 +5,7 @@ use super::svg::{self, COLOURS, Line};
 use super::{SEED, bootstrap};
 use anyhow::Result;
 use mopqdb::Snapshot;
-use mopqdb::eval::{Asked, Questions};
+use mopqdb::eval::Questions;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -246,8 +246,8 @@ fn hits(measured: &[Measured], questions: &Questions, snapshot: &Snapshot) -> Re
     let mut html = String::from("<h2>Hits</h2><p><small>Right rows are marked.</small></p>");
     for (n, question) in questions.all.iter().enumerate().take(SAMPLES) {
         let query = match &question.query {
-            Asked::Text(text) => text.chars().take(300).collect(),
-            Asked::Vector(_) => format!("vector {n}"),
+            mopqdb::Value::Text(text) => text.chars().take(300).collect(),
+            mopqdb::Value::Vector(_) => format!("vector {n}"),
         };
         let _ = write!(html, "<h3>{}</h3><div class=\"sides\">", escape(&query));
         for model in &sides {

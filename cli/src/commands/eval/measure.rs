@@ -94,7 +94,7 @@ impl<'a> Measurer<'a> {
 
     fn measure_open(&mut self, model: &Model, active: bool) -> Result<Measured> {
         let started = Instant::now();
-        let progress = Progress::new("ranking", "rows", Some(self.snapshot.rows()));
+        let progress = Progress::new("ranking", "steps", Some(self.snapshot.rows()));
         let show = |done: u64, total: u64| {
             progress.set_of(done, total);
             !stop::asked()

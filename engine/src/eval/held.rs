@@ -1,0 +1,226 @@
+//! Rows as a query would search them under any model. What the model in service makes of them is read where it is; what
+//! another would make of them is held in memory: codes, and vectors where the encoder is another one too.
+
+use super::Steps;
+use super::coded::in_parallel;
+use crate::error::{Error, Result};
+use crate::ids::{RowId, Seq};
+use crate::model::Model;
+use crate::quantizer::Quantizer;
+use crate::query::searched::Searched;
+use crate::scan::Scanner;
+use crate::snapshot::Snapshot;
+use crate::stored::StoredRef;
+use crate::view::part::Part;
+use crate::view::searchable::Searchable;
+use half::f16;
+use std::ops::Range;
+
+/// Texts encoded at once.
+const TEXTS: usize = 256;
+/// Rows quantized at once; a multiple of a block's.
+const QUANTIZED: usize = 1 << 14;
+
+/// Some rows, and what of them is in memory.
+pub(super) struct Held<'a> {
+    rows: Rows<'a>,
+    dim: usize,
+    /// Packed codes; `None`: those of the part.
+    blocks: Option<Vec<u8>>,
+}
+
+enum Rows<'a> {
+    /// With the vectors that are stored.
+    Part(Part<'a>),
+    /// With vectors (rows, dim) of another encoder.
+    Encoded(Part<'a>, Vec<f16>),
+    /// Of no database: (rows, dim).
+    Values(&'a [f32]),
+}
+
+impl<'a> Held<'a> {
+    /// Vectors in memory (rows, dim), in the order of their numbers.
+    pub(super) fn values(values: &'a [f32], dim: usize) -> Self {
+        Self {
+            rows: Rows::Values(values),
+            dim,
+            blocks: None,
+        }
+    }
+
+    /// Holds the codes that a quantizer makes of these rows.
+    pub(super) fn quantized(
+        mut self,
+        quantizer: &Quantizer,
+        scanner: &Scanner,
+        steps: &Steps<'_>,
+    ) -> Result<Self> {
+        let subspaces = quantizer.shape().subspaces();
+        let (mut vectors, mut codes, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+        for start in (0..self.len()).step_by(QUANTIZED) {
+            let rows = start..(start + QUANTIZED).min(self.len());
+            vectors.clear();
+            self.vectors(rows.clone())?.widen_into(&mut vectors);
+            codes.resize(rows.len() * subspaces, 0);
+            let threads = scanner.threads();
+            in_parallel(threads, &vectors, self.dim, &mut codes, |rows, codes| {
+                quantizer.quantize(rows, codes)
+            })?;
+            quantizer.shape().pack(&codes, &mut blocks);
+            steps.add(rows.len() as u64)?;
+        }
+        self.blocks = Some(blocks);
+        Ok(self)
+    }
+}
+
+impl Searchable for Held<'_> {
+    fn len(&self) -> usize {
+        match &self.rows {
+            Rows::Part(part) | Rows::Encoded(part, _) => part.len(),
+            Rows::Values(values) => values.len() / self.dim,
+        }
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        match &self.rows {
+            Rows::Part(part) | Rows::Encoded(part, _) => (*part).live().words(),
+            Rows::Values(_) => None,
+        }
+    }
+
+    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
+        match (&self.blocks, &self.rows) {
+            (Some(all), _) => {
+                let bytes = all.len() / self.len().div_ceil(64);
+                Ok(&all[blocks.start * bytes..blocks.end * bytes])
+            }
+            (None, Rows::Part(part) | Rows::Encoded(part, _)) => part.blocks(blocks),
+            (None, Rows::Values(_)) => panic!("codes are asked of rows that have none"),
+        }
+    }
+
+    fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
+        let values = rows.start * self.dim..rows.end * self.dim;
+        match &self.rows {
+            Rows::Part(part) => part.vectors(rows),
+            Rows::Encoded(_, encoded) => Ok(StoredRef::F16(&encoded[values])),
+            Rows::Values(all) => Ok(StoredRef::F32(&all[values])),
+        }
+    }
+
+    fn seq(&self, row: RowId) -> Result<Seq> {
+        match &self.rows {
+            Rows::Part(part) | Rows::Encoded(part, _) => part.seq(row),
+            Rows::Values(_) => Ok(Seq(u64::from(row.0))),
+        }
+    }
+}
+
+/// Whether rows are ranked by codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Codes {
+    Wanted,
+    Unwanted,
+}
+
+impl Codes {
+    /// Whether codes have to be made for a model; those of the active one are there.
+    fn are_made(self, snapshot: &Snapshot, model: &Model) -> bool {
+        self == Self::Wanted
+            && model.quantizer().is_some()
+            && model.model_id() != snapshot.model().model_id()
+    }
+}
+
+/// The rows of a snapshot as this model searches them.
+pub(super) fn under<'a>(
+    snapshot: &'a Snapshot,
+    model: &'a Model,
+    scanner: &'a Scanner,
+    memory_limit: usize,
+    codes: Codes,
+    steps: &Steps<'_>,
+) -> Result<Searched<'a, Held<'a>>> {
+    let active = snapshot.model();
+    let encodes = model.encoder_id() != active.encoder_id();
+    if !encodes && model.dim() != active.dim() {
+        return Err(Error::Model(
+            "the model takes vectors of another width than the stored ones".into(),
+        ));
+    }
+    if encodes {
+        let bytes = snapshot.rows() as usize * model.dim() * size_of::<f16>();
+        if bytes > memory_limit {
+            return Err(Error::invalid(format!(
+                "the vectors of another encoder take {} MB of memory, and the limit is {} MB; raise it, or rebuild to the model first",
+                bytes >> 20,
+                memory_limit >> 20
+            )));
+        }
+    }
+    let held = |part: Part<'a>| {
+        let held = Held {
+            rows: match encodes {
+                true => Rows::Encoded(part, encoded(part, model, steps)?),
+                false => Rows::Part(part),
+            },
+            dim: model.dim(),
+            blocks: None,
+        };
+        match model.quantizer() {
+            Some(quantizer) if codes.are_made(snapshot, model) => {
+                held.quantized(quantizer, scanner, steps)
+            }
+            _ => Ok(held),
+        }
+    };
+    Ok(Searched {
+        parts: snapshot.parts().map(held).collect::<Result<_>>()?,
+        quantizer: model.quantizer(),
+        metric: model.metric(),
+        dim: model.dim(),
+        scanner,
+    })
+}
+
+/// Returns how many steps [`under`] takes: a row to encode or to quantize is one.
+pub(super) fn work(snapshot: &Snapshot, model: &Model, codes: Codes) -> u64 {
+    let rows: u64 = snapshot.parts().map(|part| part.len() as u64).sum();
+    let encodes = model.encoder_id() != snapshot.model().encoder_id();
+    let quantizes = codes.are_made(snapshot, model);
+    u64::from(encodes) * snapshot.rows() + u64::from(quantizes) * rows
+}
+
+/// The vectors of a part's texts; those of dead rows are zero.
+fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Vec<f16>> {
+    let dim = model.dim();
+    let mut vectors = vec![f16::ZERO; part.len() * dim];
+    let mut texts: Vec<(RowId, String)> = Vec::with_capacity(TEXTS);
+    let mut encode = |texts: &mut Vec<(RowId, String)>| {
+        let borrowed: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
+        let encoded = model.encode_keys(&borrowed)?;
+        for ((row, _), vector) in texts.iter().zip(encoded.chunks_exact(dim)) {
+            vectors[row.0 as usize * dim..][..dim].copy_from_slice(vector);
+        }
+        steps.add(texts.len() as u64)?;
+        texts.clear();
+        Ok(())
+    };
+    part.for_each_row(None, |row| {
+        let text = row.value.text().ok_or_else(|| {
+            Error::Model(
+                "the model has another encoder, and the rows have no texts to encode".into(),
+            )
+        })?;
+        texts.push((row.row, text.to_owned()));
+        match texts.len() {
+            TEXTS => encode(&mut texts),
+            _ => Ok(()),
+        }
+    })?;
+    if !texts.is_empty() {
+        encode(&mut texts)?;
+    }
+    Ok(vectors)
+}

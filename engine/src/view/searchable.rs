@@ -1,0 +1,49 @@
+//! What a search reads of rows, wherever they are.
+
+use super::part::Part;
+use crate::error::Result;
+use crate::ids::{RowId, Seq};
+use crate::stored::StoredRef;
+use std::ops::Range;
+
+/// Rows with codes and vectors under one model: a [`Part`] of a snapshot, or what an evaluation holds in memory.
+pub(crate) trait Searchable: Sync {
+    /// Rows, dead ones included.
+    fn len(&self) -> usize;
+
+    /// A bit per row: set if it lives. `None`: all do.
+    fn live(&self) -> Option<&[u64]>;
+
+    /// The packed codes of a range of blocks, checked.
+    ///
+    /// Requires: the model has a quantizer.
+    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]>;
+
+    /// The stored vectors of a range of rows, checked.
+    fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>>;
+
+    /// When a row was accepted.
+    fn seq(&self, row: RowId) -> Result<Seq>;
+}
+
+impl Searchable for Part<'_> {
+    fn len(&self) -> usize {
+        Part::len(*self)
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        Part::live(*self).words()
+    }
+
+    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
+        Part::blocks(*self, blocks)
+    }
+
+    fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
+        Part::vectors(*self, rows)
+    }
+
+    fn seq(&self, row: RowId) -> Result<Seq> {
+        Part::seq(*self, row)
+    }
+}
