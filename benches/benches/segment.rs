@@ -2,20 +2,21 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use mopqdb::disk::files::{Disk, Files};
-use mopqdb::segment::{FileName, RowsFile, RowsMeta, RowsSummary, RowsWriter, Values};
-use mopqdb::{Generation, Metric, RowId, SegmentId, Seq};
+use mopqdb::segment::{FileName, RowsFile, RowsMeta, RowsSummary, RowsWriter};
+use mopqdb::{Generation, Metric, RowId, SegmentId, Seq, ValueRef};
 use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const DIM: usize = 128;
 const ROWS: u32 = 200_000;
 
-fn about(values: Values) -> RowsMeta {
+fn about(dim: Option<NonZeroU32>) -> RowsMeta {
     RowsMeta {
         segment: SegmentId(1),
         version: Generation(1),
-        values,
+        dim,
         metric: Metric::Ip,
         replaces: Vec::new(),
     }
@@ -37,19 +38,21 @@ fn text(row: u32) -> String {
 
 fn write_vectors(dir: &Path, keys: &[String], vectors: &[f32]) -> RowsSummary {
     let files: Arc<dyn Files> = Arc::new(Disk::default());
-    let values = Values::Vectors { dim: DIM as u32 };
-    let mut writer = RowsWriter::create(files, &path(dir), about(values)).unwrap();
+    let dim = NonZeroU32::new(DIM as u32);
+    let mut writer = RowsWriter::create(files, &path(dir), about(dim)).unwrap();
     for (i, (key, vector)) in keys.iter().zip(vectors.chunks_exact(DIM)).enumerate() {
-        writer.push_vector(Seq(i as u64), key, vector).unwrap();
+        let vector = ValueRef::Vector(vector);
+        writer.push(Seq(i as u64), key, vector).unwrap();
     }
     writer.finish().unwrap()
 }
 
 fn write_texts(dir: &Path, keys: &[String], texts: &[String]) -> RowsSummary {
     let files: Arc<dyn Files> = Arc::new(Disk::default());
-    let mut writer = RowsWriter::create(files, &path(dir), about(Values::Texts)).unwrap();
+    let mut writer = RowsWriter::create(files, &path(dir), about(None)).unwrap();
     for (i, (key, text)) in keys.iter().zip(texts).enumerate() {
-        writer.push_text(Seq(i as u64), key, text).unwrap();
+        let text = ValueRef::Text(text);
+        writer.push(Seq(i as u64), key, text).unwrap();
     }
     writer.finish().unwrap()
 }

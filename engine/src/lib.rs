@@ -54,6 +54,7 @@ pub use reader::Reader;
 pub use rebuild::{RebuildOptions, Rebuilt, rebuild};
 pub use row::{
     Filter, Hit, Inserted, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row, RowsKind, Value,
+    ValueRef,
 };
 pub use snapshot::{RowView, Snapshot};
 pub use stored::{Stored, StoredRef};

@@ -30,6 +30,33 @@ pub enum Value {
     Vector(Vec<f32>),
 }
 
+/// A [`Value`], borrowed from where it lies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ValueRef<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A vector.
+    Vector(&'a [f32]),
+}
+
+impl<'a> ValueRef<'a> {
+    /// Returns the text, if it is one.
+    pub fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Vector(_) => None,
+        }
+    }
+
+    /// Returns its size in bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Text(text) => text.len() as u64,
+            Self::Vector(vector) => vector.len() as u64 * 4,
+        }
+    }
+}
+
 impl Row {
     /// A row of a database that encodes texts.
     pub fn text(key: impl Into<String>, text: impl Into<String>) -> Self {

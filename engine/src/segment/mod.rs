@@ -22,9 +22,7 @@ pub use deletions::Deletions;
 pub use key_index::KeyHash;
 pub use names::{FileName, ShortId};
 pub use record::SegmentRecord;
-pub use rows::{
-    RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, ValueRef, Values,
-};
+pub use rows::{RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged};
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@
 use crate::ids::{RowId, Seq};
 use crate::log::{Batch, Change};
 use crate::quantizer::CodeShape;
-use crate::segment::ValueRef;
+use crate::row::ValueRef;
 use crate::segment::key_index::{KeyHash, KeyIndex};
 use crate::stored::{Stored, StoredRef};
 use crate::view::live::Live;

@@ -5,13 +5,14 @@ use crate::error::Result;
 use crate::ids::{Generation, SegmentId, Seq};
 use crate::model::Model;
 use crate::quantizer::{CodeShape, Quantizer};
-use crate::row::RowsKind;
+use crate::row::{RowsKind, ValueRef};
 use crate::segment::{
     CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter,
-    ValueRef, Values, VecsMeta, VecsWriter,
+    VecsMeta, VecsWriter,
 };
 use crate::stored::StoredRef;
 use crate::view::segment::{codes_path, vecs_path};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,24 +74,19 @@ pub(crate) fn write_rows(
     source: &dyn Rows,
 ) -> Result<RowsSummary> {
     let path = FileName::Rows(new.id).within(dir);
-    let values = match model.kind() {
-        RowsKind::Text => Values::Texts,
-        RowsKind::Vector => Values::Vectors {
-            dim: model.dim() as u32,
-        },
+    let dim = match model.kind() {
+        RowsKind::Text => None,
+        RowsKind::Vector => NonZeroU32::new(model.dim() as u32),
     };
     let meta = RowsMeta {
         segment: new.id,
         version: new.generation,
-        values,
+        dim,
         metric: model.metric(),
         replaces: new.replaces.clone(),
     };
     let mut writer = RowsWriter::create(Arc::clone(files), &path, meta)?;
-    source.each_row(&mut |seq, key, value| match value {
-        ValueRef::Text(text) => writer.push_text(seq, key, text),
-        ValueRef::Vector(vector) => writer.push_vector(seq, key, vector),
-    })?;
+    source.each_row(&mut |seq, key, value| writer.push(seq, key, value))?;
     let summary = writer.finish()?;
     if model.kind() == RowsKind::Text {
         let meta = VecsMeta {

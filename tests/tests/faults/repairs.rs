@@ -3,8 +3,9 @@
 
 use crate::world::{Models, Step, World, held, options, script};
 use crate::{Case, report, scratch, torture};
+use mopqdb::ValueRef;
 use mopqdb::disk::files::Disk;
-use mopqdb::segment::{FileName, RowsFile, ValueRef};
+use mopqdb::segment::{FileName, RowsFile};
 use mopqdb::{Database, RepairOptions, VerifyOptions, read_rows, repair, verify};
 use mopqdb_tests::support::Random;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 use super::not_stopped;
 use anyhow::{Context, Result};
 use mopqdb::RowsRead;
-use mopqdb::segment::ValueRef;
+use mopqdb::ValueRef;
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry;
 use crate::row::RowsKind;
-use crate::segment::{FileName, Values};
+use crate::segment::FileName;
 use crate::view::segment::codes_path;
 use std::sync::Arc;
 
@@ -47,10 +47,10 @@ impl Repair<'_> {
             (Some(record), _) => {
                 (record.rows == RowsKind::Vector).then_some((record.dim, record.metric))
             }
-            (None, Some(segment)) => match segment.rows.meta().values {
-                Values::Vectors { dim } => Some((dim, segment.rows.meta().metric)),
-                Values::Texts => None,
-            },
+            (None, Some(segment)) => {
+                let meta = segment.rows.meta();
+                meta.dim.map(|dim| (dim.get(), meta.metric))
+            }
             (None, None) => None,
         };
         models.extend(vectors.map(|(dim, metric)| Model::none(dim as usize, metric)));
@@ -111,11 +111,9 @@ impl Repair<'_> {
             (model.encoder_id(), model.metric()) == (record.encoder, record.metric)
         });
         let first = found.segments.first().map(|segment| segment.rows.meta());
-        let kind = first.is_none_or(|meta| match meta.values {
-            Values::Texts => model.kind() == RowsKind::Text,
-            Values::Vectors { dim } => {
-                model.kind() == RowsKind::Vector && model.dim() == dim as usize
-            }
+        let kind = first.is_none_or(|meta| match meta.dim {
+            None => model.kind() == RowsKind::Text,
+            Some(dim) => model.kind() == RowsKind::Vector && model.dim() == dim.get() as usize,
         });
         same && kind && first.is_none_or(|meta| meta.metric == model.metric())
     }

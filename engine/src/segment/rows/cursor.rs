@@ -1,9 +1,10 @@
 //! Reading rows in order, each block once.
 
 use super::keys::KeyBlock;
-use super::reader::{RowsFile, ValuesPart};
+use super::reader::{RowsFile, Values};
 use super::seqs::Run;
 use super::texts::{TextBlock, decompressor};
+use crate::row::ValueRef;
 use crate::{Result, RowId, Seq};
 use std::ops::Range;
 use zstd::bulk::Decompressor;
@@ -19,33 +20,6 @@ pub struct RowRef<'a> {
     pub key: &'a str,
     /// Its text or vector.
     pub value: ValueRef<'a>,
-}
-
-/// The text or vector of a row.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ValueRef<'a> {
-    /// A text.
-    Text(&'a str),
-    /// A vector.
-    Vector(&'a [f32]),
-}
-
-impl<'a> ValueRef<'a> {
-    /// The text, if it is one.
-    pub fn text(self) -> Option<&'a str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Vector(_) => None,
-        }
-    }
-
-    /// Its size.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Text(text) => text.len() as u64,
-            Self::Vector(vector) => vector.len() as u64 * 4,
-        }
-    }
 }
 
 /// Reads rows in order, each block of keys and texts once.
@@ -91,8 +65,8 @@ impl<'a> RowsCursor<'a> {
         };
         let key = self.rows.keys.in_block(file, block, row)?;
         let value = match values {
-            ValuesPart::Vectors { .. } => ValueRef::Vector(self.rows.vector(RowId(row))?),
-            ValuesPart::Texts(texts) => {
+            Values::Vectors { .. } => ValueRef::Vector(self.rows.vector(RowId(row))?),
+            Values::Texts(texts) => {
                 if !self.texts.as_ref().is_some_and(|block| block.contains(row)) {
                     let decompressor = match &mut self.decompressor {
                         Some(decompressor) => decompressor,

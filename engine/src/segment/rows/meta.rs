@@ -3,18 +3,7 @@
 use crate::format::{Decode, Encode, FormatError, Put, Take};
 use crate::segment::RowsHash;
 use crate::{Generation, Metric, SegmentId, Seq};
-
-/// What the rows of a segment hold beside their keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Values {
-    /// Texts, to be encoded.
-    Texts,
-    /// Ready-made vectors (normalised, if the metric is cosine).
-    Vectors {
-        /// Numbers a row.
-        dim: u32,
-    },
-}
+use std::num::NonZeroU32;
 
 /// What a rows file is about, as known before its rows are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +12,8 @@ pub struct RowsMeta {
     pub segment: SegmentId,
     /// The version that will be the first to name it.
     pub version: Generation,
-    /// What the rows hold.
-    pub values: Values,
+    /// The dimensions of ready-made vectors (normalised, if the metric is cosine); `None` where the rows are texts.
+    pub dim: Option<NonZeroU32>,
     /// How they are compared.
     pub metric: Metric,
     /// The segments whose living rows these are: the inputs of a compaction, for `repair` to know them by.
@@ -59,9 +48,9 @@ pub(super) struct Meta {
 
 impl Encode for Meta {
     fn encode(&self, out: &mut Vec<u8>) {
-        let (values, dim) = match self.about.values {
-            Values::Texts => (1, 0),
-            Values::Vectors { dim } => (2, dim),
+        let (values, dim) = match self.about.dim {
+            None => (1, 0),
+            Some(dim) => (2, dim.get()),
         };
         let (first, last) = self.seqs.unwrap_or_default();
         out.put_u64(self.about.segment.0);
@@ -91,10 +80,11 @@ impl Decode for Meta {
         let segment = SegmentId(fields.u64()?);
         let version = Generation(fields.u64()?);
         let rows = fields.u32()?;
-        let values = match (fields.u32()?, fields.u32()?) {
-            (1, 0) => Values::Texts,
-            (2, dim) if dim > 0 => Values::Vectors { dim },
-            (values, dim) => {
+        let (values, dim) = (fields.u32()?, fields.u32()?);
+        let dim = match (values, NonZeroU32::new(dim)) {
+            (1, None) => None,
+            (2, Some(dim)) => Some(dim),
+            _ => {
                 return Err(fields.wrong(format!("values of sort {values}, of {dim} dimensions")));
             }
         };
@@ -124,7 +114,7 @@ impl Decode for Meta {
             about: RowsMeta {
                 segment,
                 version,
-                values,
+                dim,
                 metric,
                 replaces,
             },

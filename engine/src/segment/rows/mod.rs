@@ -14,8 +14,8 @@ mod strings;
 mod texts;
 mod writer;
 
-pub use cursor::{RowRef, RowsCursor, ValueRef};
-pub use meta::{RowsMeta, RowsSummary, Values};
+pub use cursor::{RowRef, RowsCursor};
+pub use meta::{RowsMeta, RowsSummary};
 pub use reader::RowsFile;
 pub use salvage::Salvaged;
 pub(crate) use salvage::correct_blocks;

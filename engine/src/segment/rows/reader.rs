@@ -3,7 +3,7 @@
 use super::cursor::RowsCursor;
 use super::index::Index;
 use super::keys::Keys;
-use super::meta::{Meta, RowsMeta, RowsSummary, Values};
+use super::meta::{Meta, RowsMeta, RowsSummary};
 use super::seqs::Seqs;
 use super::texts::{Texts, decompressor};
 use crate::disk::files::Files;
@@ -27,11 +27,12 @@ pub struct RowsFile {
     pub(super) seqs: Seqs,
     pub(super) keys: Keys,
     index: Index,
-    pub(super) values: ValuesPart,
+    pub(super) values: Values,
 }
 
+/// Where the values lie.
 #[derive(Debug)]
-pub(super) enum ValuesPart {
+pub(super) enum Values {
     Texts(Texts),
     Vectors { part: Part, dim: usize },
 }
@@ -48,13 +49,13 @@ impl RowsFile {
     /// Checks that the sections have the lengths that META says.
     pub(super) fn with_meta(file: SegmentFile, meta: &Meta) -> Result<Self> {
         let rows = meta.rows;
-        let values = match meta.about.values {
-            Values::Texts => ValuesPart::Texts(Texts::open(&file, rows)?),
-            Values::Vectors { dim } => {
-                let len = (u64::from(rows) * u64::from(dim)).checked_mul(4);
+        let values = match meta.about.dim {
+            None => Values::Texts(Texts::open(&file, rows)?),
+            Some(dim) => {
+                let len = (u64::from(rows) * u64::from(dim.get())).checked_mul(4);
                 let part = file.sized(Section::Vectors, len)?;
-                let dim = dim as usize;
-                ValuesPart::Vectors { part, dim }
+                let dim = dim.get() as usize;
+                Values::Vectors { part, dim }
             }
         };
         let summary = RowsSummary {
@@ -158,7 +159,7 @@ impl RowsFile {
     /// The text of a row, `None` in a segment of vectors.
     pub fn text(&self, row: RowId) -> Result<Option<String>> {
         self.expect_row(row);
-        let ValuesPart::Texts(texts) = &self.values else {
+        let Values::Texts(texts) = &self.values else {
             return Ok(None);
         };
         let mut decompressor = decompressor(self.path())?;
@@ -169,10 +170,7 @@ impl RowsFile {
 
     /// Numbers a vector, `None` in a segment of texts.
     pub fn dim(&self) -> Option<usize> {
-        match &self.values {
-            ValuesPart::Vectors { dim, .. } => Some(*dim),
-            ValuesPart::Texts(_) => None,
-        }
+        self.about.dim.map(|dim| dim.get() as usize)
     }
 
     /// The vector of a row. Panics in a segment of texts.
@@ -184,7 +182,7 @@ impl RowsFile {
     /// Vectors of a range of rows: (rows, dim), 4-byte aligned. Panics in a segment of texts.
     #[inline]
     pub fn vectors(&self, rows: Range<usize>) -> Result<&[f32]> {
-        let ValuesPart::Vectors { part, dim } = &self.values else {
+        let Values::Vectors { part, dim } = &self.values else {
             panic!("a segment of texts has its vectors in vecs files");
         };
         assert!(

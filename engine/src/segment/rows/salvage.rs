@@ -1,16 +1,18 @@
 //! What can be had of a damaged rows file.
 
+use super::RowRef;
 use super::keys::{self, KeyBlock};
-use super::meta::{Meta, RowsMeta, Values};
-use super::reader::{RowsFile, ValuesPart};
+use super::meta::{Meta, RowsMeta};
+use super::reader::{RowsFile, Values};
 use super::texts::{self, TextBlock, decompressor};
-use super::{RowRef, ValueRef};
 use crate::disk::files::Files;
 use crate::format::{Check, Container, Corrector, Kind, Part, Section};
+use crate::row::ValueRef;
 use crate::segment::RowsHash;
 use crate::segment::file::SegmentFile;
 use crate::segment::names::FileName;
 use crate::{Error, Generation, Metric, Result, RowId, SegmentId, Seq};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::Path;
 
@@ -56,17 +58,15 @@ impl RowsFile {
             return Err(damage);
         };
         let rows = (entries.len() / 8) as u32;
-        let values = match file.part(Section::Vectors, Check::Chunks) {
-            Ok(part) if rows > 0 => Values::Vectors {
-                dim: (part.len() / 4 / rows as usize) as u32,
-            },
-            _ => Values::Texts,
+        let dim = match file.part(Section::Vectors, Check::Chunks) {
+            Ok(part) if rows > 0 => NonZeroU32::new((part.len() / 4 / rows as usize) as u32),
+            _ => None,
         };
         let meta = Meta {
             about: RowsMeta {
                 segment,
                 version: Generation(0),
-                values,
+                dim,
                 metric,
                 replaces: Vec::new(),
             },
@@ -120,8 +120,8 @@ impl RowsFile {
                 Err(why) => Err(Error::invalid(why.clone())),
             };
             let value = match &self.values {
-                ValuesPart::Vectors { .. } => self.vector(row).map(ValueRef::Vector),
-                ValuesPart::Texts(part) => {
+                Values::Vectors { .. } => self.vector(row).map(ValueRef::Vector),
+                Values::Texts(part) => {
                     let read = if texts.as_ref().is_some_and(|block| block.contains(row.0)) {
                         Ok(())
                     } else {

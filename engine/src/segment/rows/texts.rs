@@ -28,7 +28,6 @@ pub(super) struct TextsWriter {
     table: Vec<u8>,
     /// Rows of finished blocks.
     rows: u32,
-    bytes: u64,
 }
 
 impl TextsWriter {
@@ -41,7 +40,6 @@ impl TextsWriter {
             compressor: Compressor::new(LEVEL).map_err(Error::io("compressing", path))?,
             table: Vec::new(),
             rows: 0,
-            bytes: 0,
         })
     }
 
@@ -52,13 +50,7 @@ impl TextsWriter {
             self.put_block(output)?;
         }
         self.strings.push(text);
-        self.bytes += text.len() as u64;
         Ok(())
-    }
-
-    /// Bytes of all texts.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Ends TEXTS and writes TEXT_BLOCKS.

@@ -2,12 +2,12 @@
 
 use super::index::IndexWriter;
 use super::keys::KeysWriter;
-use super::meta::{Meta, RowsMeta, RowsSummary, Values};
+use super::meta::{Meta, RowsMeta, RowsSummary};
 use super::seqs::SeqsWriter;
 use super::texts::TextsWriter;
 use crate::disk::files::Files;
 use crate::format::{Check, Encode, Kind, Section};
-use crate::row::{MAX_KEY, MAX_TEXT};
+use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
 use crate::segment::RowsHash;
 use crate::segment::output::Output;
 use crate::{Error, Result, Seq};
@@ -24,25 +24,20 @@ pub struct RowsWriter {
     seqs: SeqsWriter,
     keys: KeysWriter,
     index: IndexWriter,
-    values: ValuesWriter,
-}
-
-enum ValuesWriter {
-    Texts(TextsWriter),
-    Vectors { dim: usize, bytes: u64 },
+    /// `None` where the rows are vectors, which go to the file as they are.
+    texts: Option<TextsWriter>,
+    value_bytes: u64,
 }
 
 impl RowsWriter {
     /// Begins a file. `path` is where it will be once finished.
     pub fn create(files: Arc<dyn Files>, path: &Path, about: RowsMeta) -> Result<Self> {
         let mut output = Output::create(Arc::clone(&files), path, Kind::Rows)?;
-        let values = match about.values {
-            Values::Texts => ValuesWriter::Texts(TextsWriter::begin(&mut output, path)?),
-            Values::Vectors { dim } => {
-                assert!(dim > 0, "vectors have dimensions");
+        let texts = match about.dim {
+            None => Some(TextsWriter::begin(&mut output, path)?),
+            Some(_) => {
                 output.begin(Section::Vectors, Check::Chunks)?;
-                let dim = dim as usize;
-                ValuesWriter::Vectors { dim, bytes: 0 }
+                None
             }
         };
         Ok(Self {
@@ -51,7 +46,8 @@ impl RowsWriter {
             seqs: SeqsWriter::default(),
             keys: KeysWriter::new(files, path),
             index: IndexWriter::default(),
-            values,
+            texts,
+            value_bytes: 0,
         })
     }
 
@@ -60,35 +56,39 @@ impl RowsWriter {
         self.seqs.rows()
     }
 
-    /// Appends a row with a text. Panics unless its `Seq` is above those before and the file is one of texts.
-    pub fn push_text(&mut self, seq: Seq, key: &str, text: &str) -> Result<()> {
-        if text.len() > MAX_TEXT {
-            let len = text.len();
+    /// Appends a row. Panics unless its `Seq` is above those before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the key or the text is too long, or the value is not what the file holds: a text, or a
+    /// vector of its dimensions. Nothing of the row is written then.
+    #[inline]
+    pub fn push(&mut self, seq: Seq, key: &str, value: ValueRef<'_>) -> Result<()> {
+        if key.is_empty() || key.len() > MAX_KEY {
             return Err(Error::invalid(format!(
-                "the text of {:?} has {len} bytes, the most is {MAX_TEXT}; split it",
-                beginning(key)
+                "the key {:?} has {} bytes; give it 1 to {MAX_KEY}",
+                beginning(key),
+                key.len()
             )));
         }
-        self.push_key(seq, key)?;
-        match &mut self.values {
-            ValuesWriter::Texts(texts) => texts.push(&mut self.output, text),
-            ValuesWriter::Vectors { .. } => panic!("a text for a segment of vectors"),
-        }
-    }
-
-    /// Appends a row with a vector. Panics unless its `Seq` is above those before and the file is one of vectors of
-    /// this length.
-    #[inline]
-    pub fn push_vector(&mut self, seq: Seq, key: &str, vector: &[f32]) -> Result<()> {
-        self.push_key(seq, key)?;
-        match &mut self.values {
-            ValuesWriter::Vectors { dim, bytes } => {
-                assert_eq!(vector.len(), *dim, "a vector has the segment's dimensions");
-                *bytes += vector.len() as u64 * 4;
-                self.output.write(bytemuck::cast_slice(vector))
+        // A row is a u32, and so is the number of rows.
+        assert!(
+            self.seqs.rows() < u32::MAX,
+            "a segment is sealed before it has 2^32 rows"
+        );
+        let dim = self.about.dim.map(|dim| dim.get() as usize);
+        match (&mut self.texts, value) {
+            (Some(texts), ValueRef::Text(text)) if text.len() <= MAX_TEXT => {
+                texts.push(&mut self.output, text)?;
             }
-            ValuesWriter::Texts(_) => panic!("a vector for a segment of texts"),
+            (None, ValueRef::Vector(vector)) if Some(vector.len()) == dim => {
+                self.output.write(bytemuck::cast_slice(vector))?;
+            }
+            _ => return Err(refused(key, value, dim)),
         }
+        self.value_bytes += value.bytes();
+        self.seqs.push(seq);
+        self.index.push(key);
+        self.keys.push(key)
     }
 
     /// Syncs the file and gives it its name; the caller syncs the directory.
@@ -99,17 +99,13 @@ impl RowsWriter {
             seqs,
             keys,
             index,
-            values,
+            texts,
+            value_bytes,
         } = self;
         let (rows, range, key_bytes) = (seqs.rows(), seqs.range(), keys.bytes());
-        let value_bytes = match values {
-            ValuesWriter::Vectors { bytes, .. } => bytes,
-            ValuesWriter::Texts(texts) => {
-                let bytes = texts.bytes();
-                texts.finish(&mut output)?;
-                bytes
-            }
-        };
+        if let Some(texts) = texts {
+            texts.finish(&mut output)?;
+        }
         keys.finish(&mut output)?;
         index.finish(&mut output)?;
         output.section(Section::Seqs, Check::Chunks, seqs.bytes())?;
@@ -131,25 +127,26 @@ impl RowsWriter {
             hash: RowsHash(written.content_hash),
         })
     }
+}
 
-    #[inline]
-    fn push_key(&mut self, seq: Seq, key: &str) -> Result<()> {
-        if key.is_empty() || key.len() > MAX_KEY {
-            return Err(Error::invalid(format!(
-                "the key {:?} has {} bytes; give it 1 to {MAX_KEY}",
-                beginning(key),
-                key.len()
-            )));
+/// Why a value is none of a file's. `dim`: the dimensions of the file's vectors; `None` if it holds texts.
+#[cold]
+fn refused(key: &str, value: ValueRef<'_>, dim: Option<usize>) -> Error {
+    let key = beginning(key);
+    Error::invalid(match (value, dim) {
+        (ValueRef::Text(text), None) => format!(
+            "the text of {key:?} has {} bytes, the most is {MAX_TEXT}; split it",
+            text.len()
+        ),
+        (ValueRef::Text(_), Some(dim)) => {
+            format!("{key:?} has a text, its segment holds vectors of {dim} dimensions")
         }
-        // A row is a u32, and so is the number of rows.
-        assert!(
-            self.seqs.rows() < u32::MAX,
-            "a segment is sealed before it has 2^32 rows"
-        );
-        self.seqs.push(seq);
-        self.index.push(key);
-        self.keys.push(key)
-    }
+        (ValueRef::Vector(_), None) => format!("{key:?} has a vector, its segment holds texts"),
+        (ValueRef::Vector(vector), Some(dim)) => format!(
+            "the vector of {key:?} has {} dimensions, its segment holds vectors of {dim}",
+            vector.len()
+        ),
+    })
 }
 
 /// Enough of a key to know it by.

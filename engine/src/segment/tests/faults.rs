@@ -100,10 +100,10 @@ impl NewFile for FailingFile {
 }
 
 fn write_rows(files: &Failing, path: &Path) -> Result<RowsSummary> {
-    let mut writer = RowsWriter::create(Arc::new(files.clone()), path, about(Values::Texts))?;
+    let mut writer = RowsWriter::create(Arc::new(files.clone()), path, about(None))?;
     for i in 0..30 {
         let key = format!("{i:02}").repeat(MAX_KEY / 2);
-        writer.push_text(Seq(i), &key, "text")?;
+        writer.push(Seq(i), &key, ValueRef::Text("text"))?;
     }
     writer.finish()
 }

@@ -77,7 +77,7 @@ fn files_of_version_1_are_read() {
     let dir = version(1);
     let name = FileName::Rows(SEGMENT);
     let file = RowsFile::open(&DISK, &name.within(&dir.join("texts"))).unwrap();
-    assert_eq!(file.meta(), &about(Values::Texts));
+    assert_eq!(file.meta(), &about(None));
     assert!(file.verify().is_empty());
     for (row, (seq, key, text)) in texts().into_iter().enumerate() {
         let row = RowId(row as u32);
@@ -86,7 +86,7 @@ fn files_of_version_1_are_read() {
         assert_eq!(file.text(row).unwrap(), Some(text));
     }
     let file = RowsFile::open(&DISK, &name.within(&dir.join("vectors"))).unwrap();
-    assert_eq!(file.meta(), &about(Values::Vectors { dim: 3 }));
+    assert_eq!(file.meta(), &about(NonZeroU32::new(3)));
     assert!(file.verify().is_empty());
     for (row, (seq, key, vector)) in vectors().into_iter().enumerate() {
         let row = RowId(row as u32);

@@ -9,9 +9,10 @@ use super::*;
 use crate::disk::files::Disk;
 use crate::disk::files::Files;
 use crate::quantizer::CodeShape;
-use crate::row::{MAX_KEY, MAX_TEXT};
+use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
 use crate::{Generation, Metric, SegmentId, Seq};
 use half::f16;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,11 +23,11 @@ fn disk() -> Arc<dyn Files> {
     Arc::new(DISK)
 }
 
-fn about(values: Values) -> RowsMeta {
+fn about(dim: Option<NonZeroU32>) -> RowsMeta {
     RowsMeta {
         segment: SEGMENT,
         version: Generation(3),
-        values,
+        dim,
         metric: Metric::Cosine,
         replaces: vec![SegmentId(2), SegmentId(5)],
     }
@@ -45,19 +46,18 @@ fn numbers(seed: u64) -> impl FnMut() -> u64 {
 
 fn write_texts(dir: &Path, rows: &[(Seq, String, String)]) -> (PathBuf, RowsSummary) {
     let path = FileName::Rows(SEGMENT).within(dir);
-    let mut writer = RowsWriter::create(disk(), &path, about(Values::Texts)).unwrap();
+    let mut writer = RowsWriter::create(disk(), &path, about(None)).unwrap();
     for (seq, key, text) in rows {
-        writer.push_text(*seq, key, text).unwrap();
+        writer.push(*seq, key, ValueRef::Text(text)).unwrap();
     }
     (path.clone(), writer.finish().unwrap())
 }
 
 fn write_vectors(dir: &Path, dim: u32, rows: &[(Seq, String, Vec<f32>)]) -> (PathBuf, RowsSummary) {
     let path = FileName::Rows(SEGMENT).within(dir);
-    let values = Values::Vectors { dim };
-    let mut writer = RowsWriter::create(disk(), &path, about(values)).unwrap();
+    let mut writer = RowsWriter::create(disk(), &path, about(NonZeroU32::new(dim))).unwrap();
     for (seq, key, vector) in rows {
-        writer.push_vector(*seq, key, vector).unwrap();
+        writer.push(*seq, key, ValueRef::Vector(vector)).unwrap();
     }
     (path.clone(), writer.finish().unwrap())
 }

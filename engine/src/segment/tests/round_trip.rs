@@ -233,10 +233,10 @@ fn deletions_come_back() {
 fn a_writer_that_is_dropped_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = FileName::Rows(SEGMENT).within(dir.path());
-    let mut writer = RowsWriter::create(disk(), &path, about(Values::Texts)).unwrap();
+    let mut writer = RowsWriter::create(disk(), &path, about(None)).unwrap();
     let key = "k".repeat(MAX_KEY);
     for i in 0..100 {
-        writer.push_text(Seq(i), &key, "text").unwrap();
+        writer.push(Seq(i), &key, ValueRef::Text("text")).unwrap();
     }
     assert_eq!(DISK.list(dir.path()).unwrap().len(), 2);
     drop(writer);
@@ -247,16 +247,41 @@ fn a_writer_that_is_dropped_leaves_nothing() {
 fn keys_and_texts_out_of_bounds_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = FileName::Rows(SEGMENT).within(dir.path());
-    let mut writer = RowsWriter::create(disk(), &path, about(Values::Texts)).unwrap();
+    let mut writer = RowsWriter::create(disk(), &path, about(None)).unwrap();
     for key in ["".to_owned(), "k".repeat(MAX_KEY + 1)] {
-        let refused = writer.push_text(Seq(1), &key, "text");
+        let refused = writer.push(Seq(1), &key, ValueRef::Text("text"));
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
     let text = "t".repeat(MAX_TEXT + 1);
-    let refused = writer.push_text(Seq(1), "key", &text);
+    let refused = writer.push(Seq(1), "key", ValueRef::Text(&text));
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     assert_eq!(writer.row_count(), 0);
-    writer.push_text(Seq(1), "key", &text[1..]).unwrap();
+    let whole = ValueRef::Text(&text[1..]);
+    writer.push(Seq(1), "key", whole).unwrap();
+}
+
+#[test]
+fn a_value_of_another_kind_or_width_is_refused_and_leaves_nothing() {
+    let (text, vector) = (ValueRef::Text("text"), ValueRef::Vector(&[1.0, 2.0]));
+    for (dim, fits, others) in [
+        (None, text, vec![vector]),
+        (
+            NonZeroU32::new(2),
+            vector,
+            vec![text, ValueRef::Vector(&[1.0])],
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = FileName::Rows(SEGMENT).within(dir.path());
+        let mut writer = RowsWriter::create(disk(), &path, about(dim)).unwrap();
+        for other in others {
+            let refused = writer.push(Seq(1), "other", other);
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        }
+        writer.push(Seq(1), "key", fits).unwrap();
+        let summary = writer.finish().unwrap();
+        check_rows(&path, &summary, &[(Seq(1), "key".into(), fits)]);
+    }
 }
 
 #[test]
