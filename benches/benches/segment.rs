@@ -2,8 +2,8 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use mopqdb::disk::files::{Disk, Files};
-use mopqdb::segment::{FileName, RowsFile, RowsMeta, RowsSummary, RowsWriter};
-use mopqdb::{Generation, Metric, RowId, SegmentId, Seq, ValueRef};
+use mopqdb::segment::{FileName, RowsFile, RowsMeta, RowsSummary, RowsWriter, VectorKind};
+use mopqdb::{Generation, Metric, Precision, RowId, SegmentId, Seq, StoredRef, ValueRef};
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 const DIM: usize = 128;
 const ROWS: u32 = 200_000;
 
-fn about(dim: Option<NonZeroU32>) -> RowsMeta {
+fn about(vectors: Option<VectorKind>) -> RowsMeta {
     RowsMeta {
         segment: SegmentId(1),
         version: Generation(1),
-        dim,
+        vectors,
         metric: Metric::Ip,
         replaces: Vec::new(),
     }
@@ -38,10 +38,16 @@ fn text(row: u32) -> String {
 
 fn write_vectors(dir: &Path, keys: &[String], vectors: &[f32]) -> RowsSummary {
     let files: Arc<dyn Files> = Arc::new(Disk::default());
-    let dim = NonZeroU32::new(DIM as u32);
-    let mut writer = RowsWriter::create(files, &path(dir), about(dim)).unwrap();
+    let kind = VectorKind {
+        dim: NonZeroU32::new(DIM as u32).unwrap(),
+        precision: Precision::F32,
+    };
+    let mut writer = RowsWriter::create(files, &path(dir), about(Some(kind))).unwrap();
     for (i, (key, vector)) in keys.iter().zip(vectors.chunks_exact(DIM)).enumerate() {
-        let vector = ValueRef::Vector(vector);
+        let vector = ValueRef::Vector {
+            stored: StoredRef::F32(vector),
+            norm: None,
+        };
         writer.push(Seq(i as u64), key, vector).unwrap();
     }
     writer.finish().unwrap()
@@ -65,7 +71,8 @@ fn vectors(c: &mut Criterion) {
     let disk = Disk::default();
     let file = RowsFile::open(&disk, &path(dir.path())).unwrap();
     assert!(file.verify().is_empty());
-    assert_eq!(file.vectors(0..ROWS as usize).unwrap(), vectors);
+    let stored = file.vectors(0..ROWS as usize).unwrap();
+    assert_eq!(stored, StoredRef::F32(&vectors));
 
     let mut group = c.benchmark_group("segment/vectors");
     group.sample_size(10);

@@ -90,7 +90,13 @@ impl Database {
         Ok(Self { maintenance, store })
     }
 
-    /// What opening had to mend, in words for the user; empty when all was in order.
+    /// Returns the version of the format that the database is in. The first change brings it to
+    /// [`FORMAT`](crate::FORMAT), after which older programs refuse it.
+    pub fn format(&self) -> u32 {
+        self.store.format()
+    }
+
+    /// Returns what opening had to repair, in words for the user; empty when all was in order.
     pub fn warnings(&self) -> &[String] {
         &self.store.warnings
     }

@@ -42,7 +42,7 @@ pub use admin::stats::{Bytes, Stats};
 pub use admin::verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
 pub use database::Database;
 pub use error::{Corruption, Error, Result};
-pub use ids::{EncoderId, Generation, LogId, ModelId, RowId, SegmentId, Seq};
+pub use ids::{DatabaseId, EncoderId, Generation, LogId, ModelId, RowId, SegmentId, Seq};
 pub use learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use metric::Metric;
 pub use model::Model;
@@ -57,7 +57,8 @@ pub use row::{
     ValueRef,
 };
 pub use snapshot::{RowView, Snapshot};
-pub use stored::{Stored, StoredRef};
+pub use stored::{Precision, Stored, StoredRef};
 pub use threads::MAX_THREADS;
+pub use version::record::RECORD_VERSION as FORMAT;
 pub use watch::{Progress, Watch};
 pub use write::Compacted;

@@ -1,6 +1,7 @@
 //! How a database is made and opened.
 
 use crate::metric::Metric;
+use crate::stored::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub struct CreateOptions {
     pub dim: Option<usize>,
     /// How queries and keys are compared; with a bundle it may be left out, and has to agree. Default: cosine.
     pub metric: Option<Metric>,
+    /// How stored vectors are rounded, for good. Default: f32 for vectors, f16 for what an encoder makes of texts.
+    pub store: Option<Precision>,
 }
 
 impl CreateOptions {
@@ -22,6 +25,7 @@ impl CreateOptions {
             bundle: None,
             dim: Some(dim),
             metric: Some(metric),
+            store: None,
         }
     }
 
@@ -31,7 +35,15 @@ impl CreateOptions {
             bundle: Some(path.into()),
             dim: None,
             metric: None,
+            store: None,
         }
+    }
+
+    /// Rounds stored vectors like this.
+    #[must_use]
+    pub fn store(mut self, precision: Precision) -> Self {
+        self.store = Some(precision);
+        self
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::ids::Seq;
+use crate::stored::{Precision, StoredRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -36,7 +37,12 @@ pub enum ValueRef<'a> {
     /// A text.
     Text(&'a str),
     /// A vector.
-    Vector(&'a [f32]),
+    Vector {
+        /// As it is stored.
+        stored: StoredRef<'a>,
+        /// The length that it had before it was normalised, where that is known.
+        norm: Option<f64>,
+    },
 }
 
 impl<'a> ValueRef<'a> {
@@ -44,7 +50,7 @@ impl<'a> ValueRef<'a> {
     pub fn text(self) -> Option<&'a str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Vector(_) => None,
+            Self::Vector { .. } => None,
         }
     }
 
@@ -52,7 +58,15 @@ impl<'a> ValueRef<'a> {
     pub fn bytes(self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
-            Self::Vector(vector) => vector.len() as u64 * 4,
+            Self::Vector { stored, .. } => stored.bytes() as u64,
+        }
+    }
+
+    /// Returns the value as the user gave it; a vector up to rounding.
+    pub fn given(self) -> Value {
+        match self {
+            Self::Text(text) => Value::Text(text.to_owned()),
+            Self::Vector { stored, norm } => Value::Vector(stored.given(norm)),
         }
     }
 }
@@ -207,4 +221,14 @@ pub enum RowsKind {
     Text,
     /// Ready-made vectors.
     Vector,
+}
+
+impl RowsKind {
+    /// Returns how vectors are rounded where nothing else was chosen: an encoder's to halves, a user's not at all.
+    pub fn precision(self) -> Precision {
+        match self {
+            Self::Text => Precision::F16,
+            Self::Vector => Precision::F32,
+        }
+    }
 }

@@ -3,9 +3,10 @@
 use crate::error::Result;
 use crate::ids::{Generation, RowId, Seq};
 use crate::model::Model;
-use crate::row::{Row, Value};
+use crate::row::{Row, Value, ValueRef};
 use crate::scan::Scanner;
 use crate::segment::KeyHash;
+use crate::stored::{Precision, StoredRef};
 use crate::view::part::Part;
 use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
@@ -60,7 +61,7 @@ impl Snapshot {
         };
         let value = match self.text(place)? {
             Some(text) => Value::Text(text),
-            None => Value::Vector(self.vector(place)?),
+            None => Value::Vector(self.stored(place)?.given(self.norm(place)?)),
         };
         Ok(Some(Row {
             key: key.into(),
@@ -85,7 +86,7 @@ impl Snapshot {
             .flat_map(|(part, rows)| rows.live().iter().map(move |row| Place { part, row }));
         (places.enumerate())
             .filter(|(number, _)| wanted.next_if_eq(number).is_some())
-            .map(|(_, place)| self.vector(place))
+            .map(|(_, place)| Ok(self.stored(place)?.widen()))
             .collect()
     }
 
@@ -150,11 +151,53 @@ impl Snapshot {
         self.part(place.part).text(place.row)
     }
 
-    /// The stored vector, widened.
-    pub(crate) fn vector(&self, place: Place) -> Result<Vec<f32>> {
-        let mut vector = Vec::with_capacity(self.model.dim());
-        self.part(place.part).vector_into(place.row, &mut vector)?;
-        Ok(vector)
+    /// The stored vector.
+    pub(crate) fn stored(&self, place: Place) -> Result<StoredRef<'_>> {
+        let at = place.row.0 as usize;
+        self.part(place.part).vectors(at..at + 1)
+    }
+
+    /// Returns `true` if the row at a place is this vector, of which `stored` and `norm` would be stored: they are the same
+    /// to the bit, or the vector is what [`get`](Self::get) returns. Where a norm is not known, the direction decides.
+    pub(crate) fn holds(
+        &self,
+        place: Place,
+        vector: &[f32],
+        stored: StoredRef<'_>,
+        norm: Option<f64>,
+    ) -> Result<bool> {
+        let (own, known) = (self.stored(place)?, self.norm(place)?);
+        if known.is_none_or(|known| Some(known) == norm) && own.same_bits(stored) {
+            return Ok(true);
+        }
+        // What was exported comes in again, rounded.
+        let rounds = known.is_some() || own.precision() != Precision::F32;
+        Ok(rounds && StoredRef::F32(&own.given(known)).same_bits(StoredRef::F32(vector)))
+    }
+
+    /// Returns `true` if there is a row with this key that inserting this row would replace: one with other content.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the row can't be one of this database's.
+    pub fn differs(&self, row: &Row) -> Result<bool> {
+        self.model.check_row(row)?;
+        let Some(place) = self.find(&row.key)? else {
+            return Ok(false);
+        };
+        let holds = match &row.value {
+            Value::Text(text) => self.text(place)?.as_deref() == Some(text),
+            Value::Vector(vector) => {
+                let (unit, norm) = self.model.check_norm(vector, || "the vector".into())?;
+                let stored = self.model.round(&unit, |_| "the vector".into())?;
+                self.holds(place, vector, stored.as_ref(), norm)?
+            }
+        };
+        Ok(!holds)
+    }
+
+    /// The length that it had before it was normalised, where that is known.
+    pub(crate) fn norm(&self, place: Place) -> Result<Option<f64>> {
+        self.part(place.part).norm(place.row)
     }
 
     /// Calls `each` with the key of every living row that begins with `prefix`, in the order in which the rows were
@@ -191,7 +234,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Calls `each` with every living row, in `Seq` order. The vector is the stored one, widened.
+    /// Calls `each` with every living row, in `Seq` order.
     pub fn for_each_row(&self, mut each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let mut vector = Vec::with_capacity(self.model.dim());
         for part in self.parts() {
@@ -202,6 +245,10 @@ impl Snapshot {
                     key: row.key,
                     text: row.value.text(),
                     vector: &vector,
+                    norm: match row.value {
+                        ValueRef::Vector { norm, .. } => norm,
+                        ValueRef::Text(_) => None,
+                    },
                 })
             })?;
         }
@@ -220,4 +267,13 @@ pub struct RowView<'a> {
     pub text: Option<&'a str>,
     /// The stored vector, widened.
     pub vector: &'a [f32],
+    /// The length that the vector had before it was normalised, where that is known.
+    pub norm: Option<f64>,
+}
+
+impl RowView<'_> {
+    /// Returns the vector as the user gave it, up to rounding.
+    pub fn given(&self) -> Vec<f32> {
+        StoredRef::F32(self.vector).given(self.norm)
+    }
 }

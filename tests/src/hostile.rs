@@ -85,7 +85,7 @@ pub fn segment(bytes: &[u8]) {
             }
             let _ = rows.seq(at);
             let _ = rows.text(at);
-            if rows.dim().is_some() {
+            if rows.vector_kind().is_some() {
                 let _ = rows.vector(at);
             }
         }
@@ -97,7 +97,6 @@ pub fn segment(bytes: &[u8]) {
     }
     if let Ok(codes) = CodesFile::open(&disk, &path) {
         let _ = codes.blocks(0..codes.row_count().div_ceil(64));
-        let _ = codes.stats();
         let _ = codes.verify();
     }
 }

@@ -3,19 +3,23 @@ use crate::out::Out;
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
-use mopqdb::{CreateOptions, Metric};
+use mopqdb::{CreateOptions, Metric, Precision};
 use serde_json::json;
 use std::path::PathBuf;
 
 /// Make an empty database
 ///
 /// With an encoder it takes texts; with `--encoder none` it takes ready-made vectors of `--dim`.
+///
+/// `--store` chooses how vectors are rounded on disk: f32 takes 4 bytes per value, f16 2, i8 1. Codes, which are what stays in
+/// memory, have the same size with each.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mopqdb create my.db                              # texts, the default encoder
   mopqdb create my.db --encoder ./my-bundle        # texts, an encoder of your own (see `mopqdb bundle`)
-  mopqdb create my.db --encoder none --dim 128 --metric ip")]
+  mopqdb create my.db --encoder none --dim 128 --metric ip
+  mopqdb create my.db --dim 768 --store i8         # a quarter of the disk, nearly the same answers")]
 pub struct Create {
     /// Directory to make
     #[arg(value_name = "DB")]
@@ -29,6 +33,20 @@ pub struct Create {
     /// How queries and keys are compared: ip, cosine or l2; the encoder's own where it has one, else cosine
     #[arg(long)]
     metric: Option<Metric>,
+    /// How stored vectors are rounded, for good: f32, f16 or i8; f32 for ready-made vectors, f16 for texts
+    #[arg(long, value_name = "PRECISION", value_parser = precision)]
+    store: Option<Precision>,
+}
+
+/// A precision by its name.
+fn precision(name: &str) -> Result<Precision, String> {
+    let named = (Precision::ALL.into_iter()).find(|precision| precision.name() == name);
+    named.ok_or_else(|| {
+        format!(
+            "it is one of {}",
+            Precision::ALL.map(Precision::name).join(", ")
+        )
+    })
 }
 
 impl Create {
@@ -50,6 +68,7 @@ impl Create {
             bundle,
             dim: self.dim,
             metric: self.metric,
+            store: self.store,
         };
         let database = super::create(&self.db, &options, settings)?;
         let model = database.model();
@@ -65,12 +84,14 @@ impl Create {
                 "rows": rows,
                 "dim": model.dim(),
                 "metric": model.metric().name(),
+                "store": model.precision().name(),
             }))?,
             false => out.line(format!(
-                "created {}: {rows}, {} dimensions, {}",
+                "created {}: {rows}, {} dimensions, {}, stored as {}",
                 self.db.display(),
                 model.dim(),
-                model.metric()
+                model.metric(),
+                model.precision()
             ))?,
         }
         out.flush()?;

@@ -107,6 +107,13 @@ fn warn(database: &Database) {
     for warning in database.warnings() {
         say(warning);
     }
+    let format = database.format();
+    if format < mopqdb::FORMAT {
+        say(format!(
+            "this database is in format {format}; its next change brings it to format {}, which mopqdb 0.1 can't open",
+            mopqdb::FORMAT
+        ));
+    }
 }
 
 /// Opens a database for reading.

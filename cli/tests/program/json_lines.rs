@@ -180,7 +180,7 @@ fn key_and_text_may_have_other_names() {
     assert!(!dir.join("x.db").exists());
     let all = [&["insert", "x.db", "--ignore-unknown"], &named[..]].concat();
     run_with(dir, &all, row).ok();
-    assert_eq!(run(dir, &["get", "x.db", "7"]).ok(), "7\t[0.6, 0.8]\n");
+    assert_eq!(run(dir, &["get", "x.db", "7"]).ok(), "7\t[3, 4]\n");
     // Under another name `key` is a field as any other.
     let both = r#"{"id": 7, "key": "k", "vector": [3, 4]}"#;
     assert!(refused(dir, both, &named).contains("has the field \"key\""));

@@ -11,6 +11,7 @@ use crate::log::{self, Batch, Change};
 use crate::metric::Metric;
 use crate::row::ValueRef;
 use crate::segment::{Deletions, FileName, RowsFile, Salvaged};
+use crate::stored::{Precision, Stored};
 use crate::version::VersionRecord;
 use crate::version::manifest;
 use crate::view::live::Live;
@@ -63,7 +64,10 @@ pub fn read_rows(
     for (key, put) in puts.into_values() {
         match &put.text {
             Some(text) => each(key, ValueRef::Text(text))?,
-            None => each(key, ValueRef::Vector(&put.vector))?,
+            None => {
+                let (stored, norm) = (put.vector.as_ref(), put.norm);
+                each(key, ValueRef::Vector { stored, norm })?;
+            }
         }
         reading.found.rows += 1;
     }
@@ -83,7 +87,8 @@ type Changed = HashMap<Arc<str>, (Seq, Option<Put>)>;
 /// A row of a log.
 struct Put {
     text: Option<Arc<str>>,
-    vector: Vec<f32>,
+    vector: Stored,
+    norm: Option<f64>,
 }
 
 impl Reading {
@@ -151,7 +156,8 @@ impl Reading {
         };
         let mut segments = Vec::new();
         for segment in &record.segments {
-            let Some(rows) = self.open(segment.id, record.metric)? else {
+            let known = (record.metric, Some(record.precision()));
+            let Some(rows) = self.open(segment.id, known)? else {
                 continue;
             };
             let mut live = Live::all(rows.row_count() as u32);
@@ -175,7 +181,7 @@ impl Reading {
         let names: Vec<FileName> = names.iter().filter_map(|name| name.parse().ok()).collect();
         for &name in &names {
             if let FileName::Rows(id) = name
-                && let Some(rows) = self.open(id, Metric::Cosine)?
+                && let Some(rows) = self.open(id, (Metric::Cosine, None))?
             {
                 let live = Live::all(rows.row_count() as u32);
                 open.insert(id, (rows, live));
@@ -207,10 +213,15 @@ impl Reading {
         Ok(segments)
     }
 
-    fn open(&mut self, id: SegmentId, metric: Metric) -> Result<Option<RowsFile>> {
+    /// Opens a rows file of which metric and precision are known, as far as they are.
+    fn open(
+        &mut self,
+        id: SegmentId,
+        (metric, store): (Metric, Option<Precision>),
+    ) -> Result<Option<RowsFile>> {
         let path = FileName::Rows(id).within(&self.layout.segments());
         let opened = match self.skip_damage {
-            true => RowsFile::open_damaged(&self.disk, &path, metric),
+            true => RowsFile::open_damaged(&self.disk, &path, metric, store),
             false => RowsFile::open(&self.disk, &path),
         };
         match opened {
@@ -260,10 +271,15 @@ fn take(batch: &Batch, changed: &mut Changed) {
             continue;
         }
         let put = match (change, vector) {
-            (Change::Put { text, .. }, Some(vector)) => Some(Put {
-                text: text.clone(),
-                vector: vector.widen(),
-            }),
+            (Change::Put { text, norm, .. }, Some(vector)) => {
+                let mut stored = Stored::none(vector.precision());
+                stored.extend(vector);
+                Some(Put {
+                    text: text.clone(),
+                    vector: stored,
+                    norm: *norm,
+                })
+            }
             _ => None,
         };
         changed.insert(Arc::clone(change.key()), (seq, put));

@@ -258,13 +258,13 @@ fn check_texts(
         let Some(text) = view.sealed.rows.text(row)? else {
             continue;
         };
-        let fresh = model.encode_keys(&[&text])?;
+        let fresh = model.encode_keys(&[&text])?.as_ref().widen();
         let at = row.0 as usize;
         let mut stored = Vec::new();
         view.sealed.vectors(at..at + 1)?.widen_into(&mut stored);
         let (mut dot, mut a, mut b) = (0.0, 0.0, 0.0);
         for (x, y) in stored.iter().zip(&fresh) {
-            let (x, y) = (f64::from(*x), f64::from(y.to_f32()));
+            let (x, y) = (f64::from(*x), f64::from(*y));
             dot += x * y;
             a += x * x;
             b += y * y;

@@ -10,10 +10,9 @@ use crate::quantizer::Quantizer;
 use crate::query::searched::Searched;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
-use crate::stored::StoredRef;
+use crate::stored::{Stored, StoredRef};
 use crate::view::part::Part;
 use crate::view::searchable::Searchable;
-use half::f16;
 use std::ops::Range;
 
 /// Texts encoded at once.
@@ -33,7 +32,7 @@ enum Rows<'a> {
     /// With the vectors that are stored.
     Part(Part<'a>),
     /// With vectors (rows, dim) of another encoder.
-    Encoded(Part<'a>, Vec<f16>),
+    Encoded(Part<'a>, Stored),
     /// Of no database: (rows, dim).
     Values(&'a [f32]),
 }
@@ -101,11 +100,10 @@ impl Searchable for Held<'_> {
     }
 
     fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
-        let values = rows.start * self.dim..rows.end * self.dim;
         match &self.rows {
             Rows::Part(part) => part.vectors(rows),
-            Rows::Encoded(_, encoded) => Ok(StoredRef::F16(&encoded[values])),
-            Rows::Values(all) => Ok(StoredRef::F32(&all[values])),
+            Rows::Encoded(_, encoded) => Ok(encoded.as_ref().rows(rows, self.dim)),
+            Rows::Values(all) => Ok(StoredRef::F32(all).rows(rows, self.dim)),
         }
     }
 
@@ -150,7 +148,7 @@ pub(super) fn under<'a>(
         ));
     }
     if encodes {
-        let bytes = snapshot.rows() as usize * model.dim() * size_of::<f16>();
+        let bytes = snapshot.rows() as usize * model.dim() * model.precision().width();
         if bytes > memory_limit {
             return Err(Error::invalid(format!(
                 "the vectors of another encoder take {} MB of memory, and the limit is {} MB; raise it, or rebuild to the model first",
@@ -193,15 +191,21 @@ pub(super) fn work(snapshot: &Snapshot, model: &Model, codes: Codes) -> u64 {
 }
 
 /// The vectors of a part's texts; those of dead rows are zero.
-fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Vec<f16>> {
-    let dim = model.dim();
-    let mut vectors = vec![f16::ZERO; part.len() * dim];
+fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Stored> {
+    let (dim, precision) = (model.dim(), model.precision());
+    let zero = precision.round(&vec![0.0; dim], dim, false);
+    let mut vectors = Stored::none(precision);
+    vectors.reserve(part.len(), dim);
+    let mut filled = 0;
     let mut texts: Vec<(RowId, String)> = Vec::with_capacity(TEXTS);
     let mut encode = |texts: &mut Vec<(RowId, String)>| {
         let borrowed: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
         let encoded = model.encode_keys(&borrowed)?;
-        for ((row, _), vector) in texts.iter().zip(encoded.chunks_exact(dim)) {
-            vectors[row.0 as usize * dim..][..dim].copy_from_slice(vector);
+        for (at, (row, _)) in texts.iter().enumerate() {
+            let row = row.0 as usize;
+            (filled..row).for_each(|_| vectors.extend(zero.as_ref()));
+            vectors.extend(encoded.as_ref().rows(at..at + 1, dim));
+            filled = row + 1;
         }
         steps.add(texts.len() as u64)?;
         texts.clear();
@@ -222,5 +226,6 @@ fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Vec<f16>>
     if !texts.is_empty() {
         encode(&mut texts)?;
     }
+    (filled..part.len()).for_each(|_| vectors.extend(zero.as_ref()));
     Ok(vectors)
 }

@@ -2,8 +2,8 @@
 
 use super::writer::content_hash;
 use super::{
-    ALIGN, CHUNK, Check, Decode, Footer, FormatError, Header, Kind, Section, SectionEntry, Take,
-    aligned, checksum,
+    ALIGN, Check, Decode, Footer, FormatError, Header, Kind, Section, SectionEntry, Take, aligned,
+    checksum,
 };
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,13 +12,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug)]
 pub struct Container<B> {
     bytes: B,
+    version: u32,
     parts: Vec<Part>,
     /// Where the checksum of chunk 0 is.
     checksums_offset: usize,
     content_hash: u64,
-    /// A bit a chunk, set once its checksum was right. The bytes never change, so all that a bit says is that the
-    /// work is done: no ordering is needed, and two threads may do it twice.
+    /// The checksums of pages, if sections are checked by pages.
+    page_sums: Option<Part>,
+    /// One bit per chunk, then one per page, set once its checksum was right. The bytes never change, so all that a bit
+    /// says is that the work is done: no ordering is needed, and two threads may do it twice.
     checked: Box<[AtomicU64]>,
+    /// The bit of page 0.
+    first_page_bit: usize,
 }
 
 /// A section of an open file: proof that it lies within the file.
@@ -28,8 +33,8 @@ pub struct Part {
     check: Check,
     offset: usize,
     len: usize,
-    /// Its first checksum, if it is checked by chunks.
-    first_chunk: usize,
+    /// Its first checksum among those of chunks, or of pages.
+    first_sum: usize,
 }
 
 impl Part {
@@ -77,12 +82,16 @@ impl Part {
         }
     }
 
-    fn chunks(&self) -> usize {
-        match self.check {
-            Check::Chunks => self.len.div_ceil(CHUNK),
-            Check::Blocks => 0,
-        }
+    /// Checksums of its own kind.
+    fn sums(&self) -> usize {
+        self.check.unit().map_or(0, |unit| self.len.div_ceil(unit))
     }
+}
+
+/// The checksums that all sections checked in this way have together.
+fn sums(parts: &[Part], check: Check) -> usize {
+    let parts = parts.iter().filter(|part| part.check == check);
+    parts.map(Part::sums).sum()
 }
 
 impl<B: Deref<Target = [u8]>> Container<B> {
@@ -90,7 +99,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
     /// sections, none of their inner pages.
     pub fn open(bytes: B, kind: Kind) -> Result<Self, FormatError> {
         let file: &[u8] = &bytes;
-        Header::read(file, kind)?;
+        let header = Header::read(file, kind)?;
         let footer_offset = (file.len() as u64)
             .checked_sub(Footer::LEN)
             .filter(|&at| at >= Header::LEN && at % ALIGN == 0)
@@ -106,6 +115,11 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             footer_offset,
             &file[footer_offset as usize..],
         ))?;
+        if footer.version != header.version {
+            let (after, before) = (footer.version, header.version);
+            let what = format!("a footer of version {after} after a header of version {before}");
+            return Err(FormatError::malformed("FOOTER", footer_offset, what));
+        }
         check_frame(&footer, footer_offset)?;
 
         // Everything between the sections and the footer, which check_frame has put within the file.
@@ -120,7 +134,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             });
         }
         let parts = read_table(file, &footer)?;
-        let chunks: usize = parts.iter().map(Part::chunks).sum();
+        let chunks = sums(&parts, Check::Chunks);
         if chunks as u64 != footer.checksums {
             return Err(FormatError::malformed(
                 "CHECKSUMS",
@@ -128,13 +142,18 @@ impl<B: Deref<Target = [u8]>> Container<B> {
                 format!("{} checksums for {chunks} chunks", footer.checksums),
             ));
         }
+        let pages = sums(&parts, Check::Pages);
+        let page_sums = page_sums(&parts, pages)?;
         Ok(Self {
+            version: header.version,
             parts,
             checksums_offset: footer.checksums_offset as usize,
             content_hash: footer.content_hash,
-            checked: (0..chunks.div_ceil(64))
+            page_sums,
+            checked: (0..(chunks + pages).div_ceil(64))
                 .map(|_| AtomicU64::new(0))
                 .collect(),
+            first_page_bit: chunks,
             bytes,
         })
     }
@@ -154,6 +173,11 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         self.checksums_offset
     }
 
+    /// The version of the format that the file is written in.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
     /// The hash that stands for every byte of the file.
     pub fn content_hash(&self) -> u64 {
         self.content_hash
@@ -166,32 +190,50 @@ impl<B: Deref<Target = [u8]>> Container<B> {
 
     /// A section that the file must have.
     pub fn part(&self, section: Section, check: Check) -> Result<Part, FormatError> {
-        match self.parts.iter().find(|part| part.section == section) {
-            Some(part) if part.check == check => Ok(*part),
-            Some(part) => Err(part.wrong(
-                0,
-                format!("is checked by {:?}, expected {check:?}", part.check),
-            )),
-            None => Err(FormatError::malformed(
-                "TABLE",
-                0,
-                format!("the file has no section {section}"),
-            )),
+        let part = self.find(section)?;
+        if part.check != check {
+            let what = format!("is checked by {:?}, expected {check:?}", part.check);
+            return Err(part.wrong(0, what));
+        }
+        Ok(part)
+    }
+
+    /// A section that the file must have and that is checked where it is touched: by chunks or by pages.
+    pub fn touched(&self, section: Section) -> Result<Part, FormatError> {
+        let part = self.find(section)?;
+        match part.check {
+            Check::Chunks | Check::Pages => Ok(part),
+            Check::Blocks => Err(part.wrong(0, "is checked by blocks")),
         }
     }
 
-    /// Bytes of a section that is checked by chunks: each chunk touched for the first time is checked now.
+    fn find(&self, section: Section) -> Result<Part, FormatError> {
+        let part = self.parts.iter().find(|part| part.section == section);
+        part.copied().ok_or_else(|| {
+            FormatError::malformed("TABLE", 0, format!("the file has no section {section}"))
+        })
+    }
+
+    /// Bytes of a section that is checked by chunks or by pages: each of these that is touched for the first time is
+    /// checked now.
+    ///
+    /// # Panics
+    /// If the section is checked by blocks.
     #[inline]
-    pub fn chunked(&self, part: &Part, range: Range<usize>) -> Result<&[u8], FormatError> {
+    pub fn checked(&self, part: &Part, range: Range<usize>) -> Result<&[u8], FormatError> {
         let bytes = self.within(part, &range)?;
-        debug_assert_eq!(part.check, Check::Chunks);
+        let (unit, first_bit) = match part.check {
+            Check::Chunks => (super::CHUNK, part.first_sum),
+            Check::Pages => (super::PAGE, self.first_page_bit + part.first_sum),
+            Check::Blocks => panic!("blocks are read by `block`"),
+        };
         if !bytes.is_empty() {
-            for chunk in range.start / CHUNK..=(range.end - 1) / CHUNK {
-                let index = part.first_chunk + chunk;
-                let word = &self.checked[index / 64];
-                let bit = 1 << (index % 64);
+            for at in range.start / unit..=(range.end - 1) / unit {
+                let bit = first_bit + at;
+                let word = &self.checked[bit / 64];
+                let bit = 1 << (bit % 64);
                 if word.load(Relaxed) & bit == 0 {
-                    self.check_chunk(part, chunk)?;
+                    self.check(part, at)?;
                     word.fetch_or(bit, Relaxed);
                 }
             }
@@ -199,9 +241,9 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         Ok(bytes)
     }
 
-    /// A whole section that is checked by chunks.
+    /// All of a section that is checked by chunks or by pages.
     pub fn whole(&self, part: &Part) -> Result<&[u8], FormatError> {
-        self.chunked(part, 0..part.len)
+        self.checked(part, 0..part.len)
     }
 
     /// A block of a section that is checked by blocks: checked at each call.
@@ -219,11 +261,12 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         Ok(bytes)
     }
 
-    /// Checks every chunk again, whether or not it was touched before, and reports those that are damaged.
-    pub fn check_chunks(&self, damaged: &mut dyn FnMut(FormatError)) {
+    /// Checks every chunk and every page again, whether or not it was touched before, and reports those that are
+    /// damaged.
+    pub fn check_all(&self, damaged: &mut dyn FnMut(FormatError)) {
         for part in &self.parts {
-            for chunk in 0..part.chunks() {
-                if let Err(error) = self.check_chunk(part, chunk) {
+            for at in 0..part.sums() {
+                if let Err(error) = self.check(part, at) {
                     damaged(error);
                 }
             }
@@ -244,13 +287,13 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             })
     }
 
+    /// Checks a chunk or a page, by its number within the section.
     #[cold]
-    fn check_chunk(&self, part: &Part, chunk: usize) -> Result<(), FormatError> {
-        let start = part.offset + chunk * CHUNK;
-        let end = (start + CHUNK).min(part.offset + part.len);
-        let at = self.checksums_offset + (part.first_chunk + chunk) * 8;
-        let stored = self.bytes[at..at + 8].try_into().expect("eight bytes");
-        let stored = u64::from_le_bytes(stored);
+    fn check(&self, part: &Part, at: usize) -> Result<(), FormatError> {
+        let unit = part.check.unit().expect("blocks are read by `block`");
+        let start = part.offset + at * unit;
+        let end = (start + unit).min(part.offset + part.len);
+        let stored = self.sum(part, at)?;
         let computed = checksum(&self.bytes[start..end]);
         if stored == computed {
             return Ok(());
@@ -261,6 +304,35 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             stored,
             computed,
         })
+    }
+
+    /// The checksum of a chunk or a page, itself checked.
+    fn sum(&self, part: &Part, at: usize) -> Result<u64, FormatError> {
+        let at = (part.first_sum + at) * 8;
+        let bytes = match part.check {
+            Check::Pages => {
+                let sums = self.page_sums.expect("open found the checksums of pages");
+                self.checked(&sums, at..at + 8)?
+            }
+            Check::Chunks | Check::Blocks => &self.bytes[self.checksums_offset + at..][..8],
+        };
+        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+    }
+}
+
+/// The section of the checksums of so many pages.
+fn page_sums(parts: &[Part], pages: usize) -> Result<Option<Part>, FormatError> {
+    let sums = parts.iter().find(|part| part.section == Section::PageSums);
+    match sums {
+        None if pages == 0 => Ok(None),
+        Some(sums) if sums.check == Check::Chunks => {
+            sums.expect_len((pages as u64).checked_mul(8))?;
+            Ok(Some(*sums))
+        }
+        _ => {
+            let what = format!("the checksums of {pages} pages are not there");
+            Err(FormatError::malformed("TABLE", 0, what))
+        }
     }
 }
 
@@ -304,9 +376,16 @@ fn read_table(file: &[u8], footer: &Footer) -> Result<Vec<Part>, FormatError> {
     let mut fields = Take::new("TABLE", footer.table_offset, table);
     let mut parts: Vec<Part> = Vec::with_capacity(sections);
     let mut next = Header::LEN;
-    let mut first_chunk = 0;
+    let (mut chunks, mut pages) = (0, 0);
     for _ in 0..sections {
         let entry = SectionEntry::decode(&mut fields)?;
+        if entry.since() > footer.version {
+            let (section, version) = (entry.section, footer.version);
+            let what = format!("{section} in a file of version {version}");
+            return Err(fields.wrong(what));
+        }
+        // What is checked by pages begins with a page.
+        let begin = next.checked_next_multiple_of(entry.check.align());
         let SectionEntry {
             section,
             check,
@@ -315,12 +394,21 @@ fn read_table(file: &[u8], footer: &Footer) -> Result<Vec<Part>, FormatError> {
         } = entry;
         let after = offset.checked_add(len).and_then(aligned);
         let after = after.filter(|&after| after <= footer.checksums_offset);
-        let (true, Some(after)) = (offset == next, after) else {
+        let (true, Some(after)) = (Some(offset) == begin, after) else {
             return Err(fields.wrong(format!(
-                "{section} at byte {offset} of {len} bytes, expected at {next} and to end before {}",
+                "{section} at byte {offset} of {len} bytes, expected from {next} on and to end before {}",
                 footer.checksums_offset
             )));
         };
+        if let Some(zeros) = file[next as usize..offset as usize]
+            .iter()
+            .position(|&b| b != 0)
+        {
+            return Err(FormatError::Padding {
+                section: section.name(),
+                offset: next + zeros as u64,
+            });
+        }
         if parts.iter().any(|part| part.section == section) {
             return Err(fields.wrong(format!("{section} is there twice")));
         }
@@ -331,14 +419,18 @@ fn read_table(file: &[u8], footer: &Footer) -> Result<Vec<Part>, FormatError> {
                 offset: (end + zeros) as u64,
             });
         }
+        let count = match check {
+            Check::Pages => &mut pages,
+            Check::Chunks | Check::Blocks => &mut chunks,
+        };
         let part = Part {
             section,
             check,
             offset: offset as usize,
             len: len as usize,
-            first_chunk,
+            first_sum: *count,
         };
-        first_chunk += part.chunks();
+        *count += part.sums();
         next = after;
         parts.push(part);
     }

@@ -6,8 +6,8 @@
 
 use super::writer::content_hash;
 use super::{
-    ALIGN, CHUNK, Check, Container, Decode, Encode, Footer, Header, Kind, SectionEntry, Take,
-    checksum,
+    ALIGN, CHUNK, Check, Container, Decode, Encode, Footer, Header, Kind, PAGE, Section,
+    SectionEntry, Take, checksum,
 };
 
 /// How much hashing one file is worth: some minutes. Beyond it damage stays damage.
@@ -63,14 +63,15 @@ impl Corrector {
     pub fn frame(&mut self, file: &mut [u8], kind: Kind) -> Option<usize> {
         let len = self.footer(file)?;
         let file = &mut file[..len];
-        let header = Header { kind }.encoded();
+        let at = len - Footer::LEN as usize;
+        let footer = Footer::decode(&mut Take::new("FOOTER", at as u64, &file[at..])).ok()?;
+        let version = footer.version;
+        let header = Header { kind, version }.encoded();
         if file[..header.len()] != header {
             // A header says nothing but the kind and the version.
             file[..header.len()].copy_from_slice(&header);
             self.corrected += 1;
         }
-        let at = len - Footer::LEN as usize;
-        let footer = Footer::decode(&mut Take::new("FOOTER", at as u64, &file[at..])).ok()?;
         let start = usize::try_from(footer.checksums_offset).ok()?;
         let table = usize::try_from(footer.table_offset).ok()?;
         if start < header.len() || table < start || at < table {
@@ -109,17 +110,18 @@ impl Corrector {
 
     /// Clears what lies between the sections, which is zero in every file.
     fn padding(&mut self, file: &mut [u8], footer: &Footer) -> Option<()> {
-        let mut ends: Vec<usize> = sections(file, footer)?
-            .iter()
-            .map(|entry| (entry.offset + entry.len) as usize)
-            .collect();
-        ends.push(Header::LEN as usize);
-        for end in ends {
-            let padding = &mut file[end..end.next_multiple_of(ALIGN as usize)];
+        let mut end = Header::LEN as usize;
+        let entries = sections(file, footer)?;
+        let starts = entries.iter().map(|entry| entry.offset as usize);
+        let starts = starts.chain([footer.checksums_offset as usize]);
+        let ends = entries.iter().map(|entry| entry.offset + entry.len);
+        for (start, next) in starts.zip(ends.chain([0])) {
+            let padding = file.get_mut(end..start)?;
             if padding.iter().any(|&byte| byte != 0) {
                 padding.fill(0);
                 self.corrected += 1;
             }
+            end = next as usize;
         }
         Some(())
     }
@@ -180,26 +182,34 @@ impl Corrector {
         false
     }
 
-    /// Corrects the sections that are checked by chunks. Requires: the frame is whole.
+    /// Corrects the sections that are checked by chunks, and then those that are checked by pages, whose checksums are
+    /// among the former. Requires: the frame is whole.
     pub fn chunks(&mut self, file: &mut [u8], kind: Kind) {
         let Ok(container) = Container::open(&*file, kind) else {
             return;
         };
-        let start = container.checksums_offset();
-        let chunks: Vec<_> = (container.parts().iter())
-            .filter(|part| part.check() == Check::Chunks)
-            .flat_map(|part| {
-                let (from, end) = (part.offset() as usize, part.offset() as usize + part.len());
-                (from..end)
-                    .step_by(CHUNK)
-                    .map(move |at| at..(at + CHUNK).min(end))
-            })
-            .collect();
+        let units = |check: Check, unit: usize| -> Vec<_> {
+            (container.parts().iter())
+                .filter(|part| part.check() == check)
+                .flat_map(|part| {
+                    let (from, end) = (part.offset() as usize, part.offset() as usize + part.len());
+                    (from..end)
+                        .step_by(unit)
+                        .map(move |at| at..(at + unit).min(end))
+                })
+                .collect()
+        };
+        let (chunks, pages) = (units(Check::Chunks, CHUNK), units(Check::Pages, PAGE));
+        let chunk_sums = container.checksums_offset();
+        let page_sums = container.touched(Section::PageSums);
+        let page_sums = page_sums.map_or(0, |part| part.offset() as usize);
         drop(container);
-        for (index, chunk) in chunks.into_iter().enumerate() {
-            let sum = &file[start + index * 8..][..8];
-            let sum = u64::from_le_bytes(sum.try_into().expect("eight bytes"));
-            self.correct(&mut file[chunk], sum);
+        for (units, sums) in [(chunks, chunk_sums), (pages, page_sums)] {
+            for (index, unit) in units.into_iter().enumerate() {
+                let sum = &file[sums + index * 8..][..8];
+                let sum = u64::from_le_bytes(sum.try_into().expect("eight bytes"));
+                self.correct(&mut file[unit], sum);
+            }
         }
     }
 }

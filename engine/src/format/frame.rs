@@ -1,6 +1,6 @@
 //! What frames the sections of every file: header, section table, footer.
 
-use super::{Decode, Encode, FormatError, Put, Take, VERSION, checksum};
+use super::{ALIGN, CHUNK, Decode, Encode, FormatError, PAGE, Put, Take, VERSION, checksum};
 use std::fmt;
 
 const MAGIC: [u8; 8] = *b"\x89MOPQ\r\n\x1a";
@@ -17,18 +17,10 @@ pub enum Kind {
     Codes,
     /// The dead rows of a segment.
     Deletions,
-    /// A published version record.
-    Manifest,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
-        Self::Rows,
-        Self::Vecs,
-        Self::Codes,
-        Self::Deletions,
-        Self::Manifest,
-    ];
+    const ALL: [Self; 4] = [Self::Rows, Self::Vecs, Self::Codes, Self::Deletions];
 
     /// The letters in the header.
     pub fn letters(self) -> [u8; 4] {
@@ -37,7 +29,6 @@ impl Kind {
             Self::Vecs => *b"VECS",
             Self::Codes => *b"CODE",
             Self::Deletions => *b"DELS",
-            Self::Manifest => *b"MANI",
         }
     }
 }
@@ -72,16 +63,20 @@ pub enum Section {
     TextBlocks = 9,
     /// Packed codes.
     Codes = 10,
-    /// How well the codes fit, and how often each codeword is used.
+    /// How well the codes fit: in files of version 1, and never read.
     Stats = 11,
-    /// A bit a dead row.
+    /// One bit per dead row.
     Dead = 12,
-    /// A version record.
-    Record = 13,
+    /// The checksums of pages.
+    PageSums = 13,
+    /// The scale of each row of bytes.
+    Scales = 14,
+    /// The length that each row had before it was normalised.
+    Norms = 15,
 }
 
 impl Section {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Meta,
         Self::Seqs,
         Self::Keys,
@@ -94,8 +89,18 @@ impl Section {
         Self::Codes,
         Self::Stats,
         Self::Dead,
-        Self::Record,
+        Self::PageSums,
+        Self::Scales,
+        Self::Norms,
     ];
+
+    /// The first version of the format that has it.
+    fn since(self) -> u32 {
+        match self {
+            Self::PageSums | Self::Scales | Self::Norms => 2,
+            _ => 1,
+        }
+    }
 
     /// The name in FORMAT.md and in errors.
     pub fn name(self) -> &'static str {
@@ -112,7 +117,9 @@ impl Section {
             Self::Codes => "CODES",
             Self::Stats => "STATS",
             Self::Dead => "DEAD",
-            Self::Record => "RECORD",
+            Self::PageSums => "PAGE_SUMS",
+            Self::Scales => "SCALES",
+            Self::Norms => "NORMS",
         }
     }
 }
@@ -131,6 +138,27 @@ pub enum Check {
     Chunks = 1,
     /// With the places of its blocks, in another section; checked at each read.
     Blocks = 2,
+    /// In PAGE_SUMS, one for each 4 KiB; checked when a page is first touched.
+    Pages = 3,
+}
+
+impl Check {
+    /// Sections begin at multiples of this.
+    pub(super) fn align(self) -> u64 {
+        match self {
+            Self::Chunks | Self::Blocks => ALIGN,
+            Self::Pages => PAGE as u64,
+        }
+    }
+
+    /// How much of a section one checksum covers; `None` for blocks, which differ in size.
+    pub(super) fn unit(self) -> Option<usize> {
+        match self {
+            Self::Chunks => Some(CHUNK),
+            Self::Pages => Some(PAGE),
+            Self::Blocks => None,
+        }
+    }
 }
 
 /// The first 64 bytes of a file.
@@ -138,6 +166,8 @@ pub enum Check {
 pub struct Header {
     /// What the file holds.
     pub kind: Kind,
+    /// The version of the format that it is written in.
+    pub version: u32,
 }
 
 impl Header {
@@ -169,7 +199,7 @@ impl Encode for Header {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&self.kind.letters());
-        out.put_u32(VERSION);
+        out.put_u32(self.version);
         out.extend_from_slice(&[0; 40]);
         let sum = checksum(&out[start..]);
         out.put_u64(sum);
@@ -214,7 +244,7 @@ impl Decode for Header {
                 format!("unknown kind {}", letters.escape_ascii()),
             ));
         };
-        Ok(Self { kind })
+        Ok(Self { kind, version })
     }
 }
 
@@ -234,6 +264,14 @@ pub struct SectionEntry {
 impl SectionEntry {
     /// Bytes on disk.
     pub const LEN: u64 = 24;
+
+    /// The first version of the format that can have such an entry.
+    pub(super) fn since(&self) -> u32 {
+        match self.check {
+            Check::Pages => 2,
+            Check::Chunks | Check::Blocks => self.section.since(),
+        }
+    }
 }
 
 impl Encode for SectionEntry {
@@ -254,6 +292,7 @@ impl Decode for SectionEntry {
         let check = match fields.u32()? {
             1 => Check::Chunks,
             2 => Check::Blocks,
+            3 => Check::Pages,
             other => return Err(fields.wrong(format!("{other} is no way to check a section"))),
         };
         Ok(Self {
@@ -276,6 +315,8 @@ pub struct Footer {
     pub table_offset: u64,
     /// How many sections.
     pub sections: u32,
+    /// The version of the format, as in the header.
+    pub version: u32,
     /// Over header, CHECKSUMS and table, and so, through the checksums, over every byte.
     pub content_hash: u64,
     /// Bytes of the file.
@@ -294,7 +335,7 @@ impl Encode for Footer {
         out.put_u64(self.checksums);
         out.put_u64(self.table_offset);
         out.put_u32(self.sections);
-        out.put_u32(VERSION);
+        out.put_u32(self.version);
         out.put_u64(self.content_hash);
         out.put_u64(self.file_len);
         out.extend_from_slice(&END);
@@ -326,16 +367,15 @@ impl Decode for Footer {
                 computed,
             });
         }
-        if end != END || version != VERSION {
-            return Err(at.wrong(format!(
-                "a footer of version {version} after a header of {VERSION}"
-            )));
+        if end != END || version == 0 || version > VERSION {
+            return Err(at.wrong(format!("a footer of version {version}")));
         }
         Ok(Self {
             checksums_offset,
             checksums,
             table_offset,
             sections,
+            version,
             content_hash,
             file_len,
         })

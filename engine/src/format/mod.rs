@@ -24,13 +24,17 @@ pub use writer::{ContainerWriter, Written, contain};
 compile_error!("mapped sections are read as little-endian numbers in place");
 
 /// The version of the format that this program writes. It reads this one and those before it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Sections begin at multiples of this: a cache line, and the widest load of the kernels.
 pub const ALIGN: u64 = 64;
 
 /// How much of a section one checksum covers (the last chunk of a section may be shorter).
 pub const CHUNK: usize = 64 * 1024;
+
+/// The same for sections whose rows are read one by one. They begin at multiples of it, so that a page of the section is
+/// one of the operating system's.
+pub const PAGE: usize = 4096;
 
 /// The checksum of everything: xxh3, 64 bits, no seed.
 #[inline]

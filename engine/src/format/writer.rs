@@ -1,7 +1,8 @@
 //! Writing a file, section after section, in one pass.
 
 use super::{
-    ALIGN, CHUNK, Check, Encode, Footer, Header, Kind, Section, SectionEntry, aligned, checksum,
+    ALIGN, CHUNK, Check, Encode, Footer, Header, Kind, PAGE, Section, SectionEntry, VERSION,
+    checksum,
 };
 use std::io::{self, Write};
 use xxhash_rust::xxh3::Xxh3;
@@ -15,6 +16,7 @@ pub struct ContainerWriter<W> {
     at: u64,
     table: Vec<SectionEntry>,
     sums: Vec<u64>,
+    page_sums: Vec<u8>,
     /// Bytes of the open section that do not fill a chunk yet.
     chunk: Vec<u8>,
     open: bool,
@@ -32,7 +34,8 @@ pub struct Written {
 impl<W: Write> ContainerWriter<W> {
     /// Begins a file.
     pub fn new(mut out: W, kind: Kind) -> io::Result<Self> {
-        let header = Header { kind }.encoded();
+        let version = VERSION;
+        let header = Header { kind, version }.encoded();
         out.write_all(&header)?;
         Ok(Self {
             out,
@@ -40,6 +43,7 @@ impl<W: Write> ContainerWriter<W> {
             at: Header::LEN,
             table: Vec::new(),
             sums: Vec::new(),
+            page_sums: Vec::new(),
             chunk: Vec::with_capacity(CHUNK),
             open: false,
         })
@@ -52,6 +56,7 @@ impl<W: Write> ContainerWriter<W> {
             self.table.iter().all(|entry| entry.section != section),
             "a file has one section {section}"
         );
+        self.pad(check.align())?;
         self.table.push(SectionEntry {
             section,
             check,
@@ -98,6 +103,11 @@ impl<W: Write> ContainerWriter<W> {
     /// Writes checksums, table and footer. The file is whole once `out` is synced.
     pub fn finish(mut self) -> io::Result<(W, Written)> {
         self.end()?;
+        if !self.page_sums.is_empty() {
+            let sums = std::mem::take(&mut self.page_sums);
+            self.section(Section::PageSums, Check::Chunks, &sums)?;
+            self.end()?;
+        }
         let checksums_offset = self.at;
         let mut tail = Vec::with_capacity(self.sums.len() * 8 + 1024);
         for sum in &self.sums {
@@ -117,6 +127,7 @@ impl<W: Write> ContainerWriter<W> {
             checksums: self.sums.len() as u64,
             table_offset,
             sections: self.table.len() as u32,
+            version: VERSION,
             content_hash,
             file_len: bytes,
         }
@@ -135,10 +146,15 @@ impl<W: Write> ContainerWriter<W> {
             return Ok(());
         }
         self.put_pending()?;
-        let zeros = aligned(self.at).expect("files are far smaller than 2^64 bytes") - self.at;
-        self.out.write_all(&[0; ALIGN as usize][..zeros as usize])?;
-        self.at += zeros;
         self.open = false;
+        self.pad(ALIGN)
+    }
+
+    /// Writes zeros up to a multiple of this.
+    fn pad(&mut self, align: u64) -> io::Result<()> {
+        let zeros = self.at.next_multiple_of(align) - self.at;
+        self.out.write_all(&[0; PAGE][..zeros as usize])?;
+        self.at += zeros;
         Ok(())
     }
 
@@ -154,8 +170,13 @@ impl<W: Write> ContainerWriter<W> {
 
     fn put_chunk(&mut self, chunk: &[u8]) -> io::Result<()> {
         let entry = self.table.last_mut().expect("a section is open");
-        if entry.check == Check::Chunks {
-            self.sums.push(checksum(chunk));
+        match entry.check {
+            Check::Chunks => self.sums.push(checksum(chunk)),
+            Check::Pages => {
+                let sums = chunk.chunks(PAGE).map(|page| checksum(page).to_le_bytes());
+                self.page_sums.extend(sums.flatten());
+            }
+            Check::Blocks => {}
         }
         self.out.write_all(chunk)?;
         entry.len += chunk.len() as u64;

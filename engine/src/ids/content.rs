@@ -136,13 +136,13 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// 32 bytes from 64 hex digits of either case.
-pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
+/// N bytes from twice as many hex digits of either case.
+pub(crate) fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
-    if digits.len() != 64 {
+    if digits.len() != 2 * N {
         return None;
     }
-    let mut bytes = [0; 32];
+    let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         let high = char::from(pair[0]).to_digit(16)?;
         let low = char::from(pair[1]).to_digit(16)?;

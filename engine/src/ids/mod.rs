@@ -1,8 +1,10 @@
 //! Names: newtypes for the numbers that must not be swapped for one another, and ids [by content](content).
 
 pub(crate) mod content;
+mod database;
 
 pub use content::{EncoderId, ModelId};
+pub use database::DatabaseId;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A batch as it stands in the log: what was accepted together, and is there whole or not at all.
 
 use crate::ids::{EncoderId, Seq};
-use crate::stored::{Stored, StoredRef};
+use crate::stored::{Precision, Stored, StoredRef};
 use half::f16;
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ pub enum Change {
         key: Arc<str>,
         /// The text, where the database encodes texts.
         text: Option<Arc<str>>,
+        /// The length that the vector had before it was normalised, where it was.
+        norm: Option<f64>,
     },
     /// There is no row with this key any more.
     Delete {
@@ -49,6 +51,9 @@ impl Change {
 const PUT_F32: u8 = 1;
 const PUT_F16: u8 = 2;
 const DELETE: u8 = 3;
+const PUT_I8: u8 = 4;
+/// Added to the kind of a row whose vector is followed by its norm.
+const WITH_NORM: u8 = 16;
 const NO_TEXT: u32 = u32::MAX;
 
 impl Batch {
@@ -64,8 +69,8 @@ impl Batch {
             .zip(&self.changes)
             .map(move |(seq, change)| {
                 let vector = matches!(change, Change::Put { .. }).then(|| {
-                    next += self.dim;
-                    self.vectors.as_ref().slice(next - self.dim..next)
+                    next += 1;
+                    self.vectors.as_ref().rows(next - 1..next, self.dim)
                 });
                 (Seq(seq), change, vector)
             })
@@ -77,15 +82,18 @@ impl Batch {
         out.extend(self.encoder.0);
         out.extend((self.changes.len() as u32).to_le_bytes());
         for (_, change, vector) in self.iter() {
-            out.push(match vector {
-                Some(StoredRef::F32(_)) => PUT_F32,
-                Some(StoredRef::F16(_)) => PUT_F16,
-                None => DELETE,
-            });
-            put_bytes(out, change.key().as_bytes());
-            let (Change::Put { text, .. }, Some(vector)) = (change, vector) else {
+            let (Change::Put { text, norm, .. }, Some(vector)) = (change, vector) else {
+                out.push(DELETE);
+                put_bytes(out, change.key().as_bytes());
                 continue;
             };
+            let kind = match vector.precision() {
+                Precision::F32 => PUT_F32,
+                Precision::F16 => PUT_F16,
+                Precision::I8 => PUT_I8,
+            };
+            out.push(kind + norm.map_or(0, |_| WITH_NORM));
+            put_bytes(out, change.key().as_bytes());
             match text {
                 Some(text) => put_bytes(out, text.as_bytes()),
                 None => out.extend(NO_TEXT.to_le_bytes()),
@@ -94,7 +102,12 @@ impl Batch {
             match vector {
                 StoredRef::F32(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
                 StoredRef::F16(v) => out.extend_from_slice(bytemuck::cast_slice(v)),
+                StoredRef::I8 { scales, values } => {
+                    out.extend_from_slice(bytemuck::cast_slice(scales));
+                    out.extend_from_slice(bytemuck::cast_slice(values));
+                }
             }
+            out.extend(norm.iter().flat_map(|norm| norm.to_le_bytes()));
         }
     }
 
@@ -110,7 +123,7 @@ impl Batch {
         for _ in 0..count {
             changes.push(rest.change(&mut vectors)?);
         }
-        let (dim, vectors) = vectors.unwrap_or((0, Stored::F32(Vec::new())));
+        let (dim, vectors) = vectors.unwrap_or_else(|| (0, Stored::none(Precision::F32)));
         if !rest.0.is_empty() {
             return Err(format!("{} bytes follow the last change", rest.0.len()));
         }
@@ -177,25 +190,32 @@ impl<'a> Cursor<'a> {
         };
         let dim = self.u32()? as usize;
         let bytes = |width: usize| dim.checked_mul(width).ok_or("a vector too long");
-        let none = match tag {
-            PUT_F32 => Stored::F32(Vec::new()),
-            PUT_F16 => Stored::F16(Vec::new()),
-            other => return Err(format!("a change of unknown kind {other}")),
+        let precision = match tag & !WITH_NORM {
+            PUT_F32 => Precision::F32,
+            PUT_F16 => Precision::F16,
+            PUT_I8 => Precision::I8,
+            _ => return Err(format!("a change of unknown kind {tag}")),
         };
-        let (width, all) = vectors.get_or_insert((dim, none));
+        let (width, all) = vectors.get_or_insert_with(|| (dim, Stored::none(precision)));
         if *width != dim {
             return Err(format!("vectors of {width} and of {dim} values"));
         }
-        match (all, tag) {
-            (Stored::F32(all), PUT_F32) => {
-                all.extend(le_values(self.take(bytes(4)?)?, f32::from_le_bytes))
-            }
-            (Stored::F16(all), PUT_F16) => {
-                all.extend(le_values(self.take(bytes(2)?)?, f16::from_le_bytes))
-            }
-            _ => return Err("vectors of two kinds".into()),
+        if all.as_ref().precision() != precision {
+            return Err("vectors of two kinds".into());
         }
-        Ok(Change::Put { key, text })
+        match all {
+            Stored::F32(all) => all.extend(le_values(self.take(bytes(4)?)?, f32::from_le_bytes)),
+            Stored::F16(all) => all.extend(le_values(self.take(bytes(2)?)?, f16::from_le_bytes)),
+            Stored::I8 { scales, values } => {
+                scales.push(f32::from_le_bytes(self.array()?));
+                values.extend(le_values(self.take(dim)?, i8::from_le_bytes));
+            }
+        }
+        let norm = match tag & WITH_NORM {
+            0 => None,
+            _ => Some(f64::from_le_bytes(self.array()?)),
+        };
+        Ok(Change::Put { key, text, norm })
     }
 }
 
@@ -219,11 +239,13 @@ mod tests {
                 Change::Put {
                     key: "a".into(),
                     text: Some("text\0with every\u{7f}thing é".into()),
+                    norm: None,
                 },
                 Change::Delete { key: "gone".into() },
                 Change::Put {
                     key: "b".into(),
                     text: None,
+                    norm: Some(1.0 / 3.0),
                 },
             ],
             dim: 2,
@@ -258,11 +280,18 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_comes_back_as_it_was() {
-        let mut bytes = Vec::new();
-        sample().encode(&mut bytes);
-        assert_eq!(Batch::decode(&bytes).unwrap(), sample());
-        assert_eq!(sample().end(), Seq(10));
+    fn a_batch_comes_back_as_it_was_in_every_precision() {
+        let values = [0.5, -0.0, 1.5, -2.25];
+        for precision in Precision::ALL {
+            let batch = Batch {
+                vectors: precision.round(&values, 2, false),
+                ..sample()
+            };
+            let mut bytes = Vec::new();
+            batch.encode(&mut bytes);
+            assert_eq!(Batch::decode(&bytes).unwrap(), batch);
+            assert_eq!(batch.end(), Seq(10));
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub use write::LogWriter;
 use crate::ids::LogId;
 
 const MAGIC: [u8; 8] = *b"MOPQLOG\0";
-const VERSION: u32 = 1;
+/// The version of the logs that this program writes. It reads this one and those before it.
+const VERSION: u32 = 2;
 /// Magic 8, version 4, zero 4, log id 8, zero 32, xxh3 of the former 56 bytes 8.
 const HEADER_LEN: usize = 64;
 /// Length 4, kind 4, offset of this record 8, synced offset 8, checksum 8.

@@ -127,9 +127,9 @@ fn header(path: &Path, log: LogId, bytes: &[u8]) -> Result<bool> {
         });
     }
     let version = u32::from_le_bytes(header[8..12].try_into().expect("4 bytes"));
-    if version != VERSION {
+    if version == 0 || version > VERSION {
         let what = format!(
-            "log format version {version}, this program reads version {VERSION}; use a newer mopqdb"
+            "log format version {version}, this program reads versions 1 to {VERSION}; use a newer mopqdb"
         );
         return Err(Error::Incompatible {
             path: path.into(),

@@ -15,8 +15,8 @@ use crate::model::bundle::Bundle;
 use crate::model::encoder::{Encoder, EncoderOptions};
 use crate::quantizer::{CodeShape, Quantizer};
 use crate::row::{Row, RowsKind, Value};
+use crate::stored::{Precision, Stored};
 use crate::threads;
-use half::f16;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// What turns a text into a vector and a vector into a code.
@@ -25,6 +25,7 @@ pub struct Model {
     encoder_id: EncoderId,
     metric: Metric,
     dim: usize,
+    precision: Precision,
     bundle: Option<Bundle>,
     quantizer: Option<Quantizer>,
     /// Loaded when first used: opening a database, and queries by vector, need no encoder.
@@ -42,6 +43,7 @@ impl Model {
             encoder_id: EncoderId::vectors(dim, metric),
             metric,
             dim,
+            precision: RowsKind::Vector.precision(),
             bundle: None,
             quantizer: None,
             encoder: OnceLock::new(),
@@ -64,8 +66,13 @@ impl Model {
                 q.input_dim()
             )));
         }
+        let kind = match bundle.has_encoder() {
+            true => RowsKind::Text,
+            false => RowsKind::Vector,
+        };
         Ok(Self {
             id: Some(bundle.model_id()),
+            precision: kind.precision(),
             encoder_id: bundle.encoder_id(),
             metric: bundle.metric(),
             dim,
@@ -76,6 +83,17 @@ impl Model {
             threads,
             no_mmap: false,
         })
+    }
+
+    /// The same for a database whose vectors are rounded to this precision.
+    #[must_use]
+    pub fn stored_as(self, precision: Precision) -> Self {
+        Self { precision, ..self }
+    }
+
+    /// Returns how the vectors of its database are rounded.
+    pub fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Its encoder's graph is read where others are mapped, if so asked.
@@ -164,16 +182,44 @@ impl Model {
     }
 
     /// Vectors of these texts as keys, rounded as they are stored: n x dim.
-    pub fn encode_keys(&self, texts: &[&str]) -> Result<Vec<f16>> {
+    pub fn encode_keys(&self, texts: &[&str]) -> Result<Stored> {
         let vectors = self.encoder()?.encode_keys(texts)?;
-        let rounded: Vec<f16> = vectors.iter().map(|&x| f16::from_f32(x)).collect();
-        match rounded.iter().position(|x| !x.is_finite()) {
-            None => Ok(rounded),
-            Some(at) => Err(Error::Model(format!(
+        let text = |row: usize| shorten(texts[row]);
+        if let Some(at) = vectors.iter().position(|x| !x.is_finite()) {
+            return Err(Error::Model(format!(
                 "the encoder gave a value that is not finite for the text {:?}",
-                shorten(texts[at / self.dim])
-            ))),
+                text(at / self.dim)
+            )));
         }
+        self.round(&vectors, |row| {
+            format!("the vector of the text {:?}", text(row))
+        })
+    }
+
+    /// Vectors as they are stored: n x dim. For cosine they have length 1.
+    ///
+    /// Requires: values are finite.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a value is too large to be rounded; `what` names the vector.
+    pub(crate) fn round(
+        &self,
+        vectors: &[f32],
+        what: impl FnOnce(usize) -> String,
+    ) -> Result<Stored> {
+        let unit = self.metric == Metric::Cosine;
+        let stored = self.precision.round(vectors, self.dim, unit);
+        if let Stored::F16(values) = &stored
+            && let Some(at) = values.iter().position(|x| !x.is_finite())
+        {
+            return Err(Error::invalid(format!(
+                "{} has {} at position {}; values that are stored as f16 are at most 65504",
+                what(at / self.dim),
+                vectors[at],
+                at % self.dim
+            )));
+        }
+        Ok(stored)
     }
 
     /// Vectors of these texts as queries: n x dim.
@@ -200,8 +246,17 @@ impl Model {
         }
     }
 
-    /// A user's vector as it is stored or searched with: of the right width, finite, normalised for cosine.
+    /// A user's vector as it is searched with: of the right width, finite, normalised for cosine.
     pub fn check_vector(&self, vector: &[f32], what: impl FnOnce() -> String) -> Result<Vec<f32>> {
+        Ok(self.check_norm(vector, what)?.0)
+    }
+
+    /// The same, and the length that the vector had before it was normalised, if it was.
+    pub(crate) fn check_norm(
+        &self,
+        vector: &[f32],
+        what: impl FnOnce() -> String,
+    ) -> Result<(Vec<f32>, Option<f64>)> {
         if vector.len() != self.dim {
             return Err(Error::invalid(format!(
                 "{} has {} values, this database takes {}",
@@ -233,14 +288,15 @@ impl Model {
                     MAX_SQUARE.sqrt()
                 )));
             }
-            return Ok(vector.to_vec());
+            return Ok((vector.to_vec(), None));
         }
-        normalised(vector).ok_or_else(|| {
+        let (vector, norm) = normalised(vector).ok_or_else(|| {
             Error::invalid(format!(
                 "{} is zero: it has no direction to compare by cosine",
                 what()
             ))
-        })
+        })?;
+        Ok((vector, Some(norm)))
     }
 
     /// The codes of stored vectors, row-major; empty without a quantizer.
@@ -308,23 +364,21 @@ impl std::fmt::Debug for Model {
     }
 }
 
-/// A vector of length one in the same direction. Computed in f64, so that neither huge nor tiny values overflow. A
-/// vector that is of length one already, to the rounding of f32, stays as it is: storing it again changes nothing.
-fn normalised(vector: &[f32]) -> Option<Vec<f32>> {
+/// A vector of length one in the same direction, and the length that it had. Computed in f64, so that neither huge nor
+/// tiny values overflow. A vector that is of length one already, to the rounding of f32, stays as it is: storing it again
+/// changes nothing.
+fn normalised(vector: &[f32]) -> Option<(Vec<f32>, f64)> {
     let squares: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     if squares == 0.0 {
         return None;
     }
     if (squares - 1.0).abs() < 1e-6 {
-        return Some(vector.to_vec());
+        return Some((vector.to_vec(), 1.0));
     }
-    let scale = squares.sqrt().recip();
-    Some(
-        vector
-            .iter()
-            .map(|&x| (f64::from(x) * scale) as f32)
-            .collect(),
-    )
+    let norm = squares.sqrt();
+    let scale = norm.recip();
+    let unit = vector.iter().map(|&x| (f64::from(x) * scale) as f32);
+    Some((unit.collect(), norm))
 }
 
 /// The beginning of a text, for messages.

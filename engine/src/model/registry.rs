@@ -150,16 +150,18 @@ pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize)
     let exact = id == ModelId::exact(active.encoder_id());
     if exact && active.kind() == RowsKind::Vector {
         // A record names no model for it, so it needs no bundle.
-        return Ok(Model::none(active.dim(), active.metric()));
+        let exact = Model::none(active.dim(), active.metric());
+        return Ok(exact.stored_as(active.precision()));
     }
     let path = layout.model(id);
-    match active.bundle() {
+    let model = match active.bundle() {
         _ if path.is_dir() => Model::open(Bundle::open(&path)?, threads),
         Some(bundle) if exact => Model::open(bundle.without_quantizer(), threads),
         _ => Err(Error::invalid(format!(
             "this database has no model {id}; `mopqdb models` lists those it has"
         ))),
-    }
+    };
+    Ok(model?.stored_as(active.precision()))
 }
 
 /// The same for a rebuild, after which a record names the model: `exact` gets its bundle now if it has none yet.

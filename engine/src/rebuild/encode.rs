@@ -7,11 +7,10 @@ use crate::ids::RowId;
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::segment::{CodesFile, VecsFile, VecsMeta, VecsWriter};
-use crate::stored::StoredRef;
+use crate::stored::Stored;
 use crate::threads;
 use crate::view::segment::{SegmentView, check_codes, codes_path, vecs_path};
 use crate::write::CodesSink;
-use half::f16;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,8 +58,8 @@ pub(crate) fn encode_segment(
     let hash = view.sealed.rows.hash();
     let mut sink = CodesSink::create(files, out, view.sealed.id, hash, rows as u32, target)?;
     let source = |range: Range<usize>| match &vecs {
-        Some(vecs) => Ok(StoredRef::F16(vecs.vectors(range)?)),
-        None => Ok(StoredRef::F32(view.sealed.rows.vectors(range)?)),
+        Some(vecs) => vecs.vectors(range),
+        None => view.sealed.rows.vectors(range),
     };
     let threads = threads::count(options.threads)?;
     let mut pages = view.sealed.read_once(options.memory_limit / 4);
@@ -75,10 +74,7 @@ pub(crate) fn encode_segment(
         let work = |range: Range<usize>| {
             let mut wide = Vec::with_capacity(range.len() * target.dim());
             source(range.clone())?.widen_into(&mut wide);
-            let codes = target
-                .quantize(&wide)
-                .map_err(|e| named(view, target, &range, &wide, e))?;
-            Ok((codes, wide))
+            (target.quantize(&wide)).map_err(|e| named(view, target, &range, &wide, e))
         };
         let quantized = std::thread::scope(|scope| -> Result<Vec<_>> {
             let (own, others) = shares.split_last().expect("a range of rows has a share");
@@ -95,8 +91,8 @@ pub(crate) fn encode_segment(
             });
             joined.chain([own]).collect()
         })?;
-        for (codes, wide) in quantized {
-            sink.push(&codes, &wide)?;
+        for codes in quantized {
+            sink.push(&codes)?;
         }
         if let Some(vecs) = &vecs {
             vecs.release();
@@ -152,6 +148,7 @@ fn find_vecs(
         let meta = vecs.meta();
         if meta.rows_hash == view.sealed.rows.hash()
             && meta.encoder == target.encoder_id().0
+            && meta.precision == target.precision()
             && vecs.verify().is_empty()
         {
             return Ok(Some(vecs));
@@ -200,6 +197,7 @@ fn encode_texts(
         encoder: target.encoder_id().0,
         rows: rows.row_count() as u32,
         dim: target.dim() as u32,
+        precision: target.precision(),
     };
     let mut writer = VecsWriter::create(
         Arc::clone(files),
@@ -221,18 +219,21 @@ fn encode_texts(
         if batch.len() == TEXTS || (ended && !batch.is_empty()) {
             options.check_stop()?;
             let alive: Vec<&str> = batch.iter().flatten().map(String::as_str).collect();
-            let vectors = if alive.is_empty() {
-                Vec::new()
-            } else {
-                target.encode_keys(&alive)?
+            let vectors = match alive.is_empty() {
+                true => Stored::none(target.precision()),
+                false => target.encode_keys(&alive)?,
             };
-            let mut vectors = vectors.chunks_exact(target.dim());
-            let zeros = vec![f16::ZERO; target.dim()];
+            let zeros = vec![0.0; target.dim()];
+            let zeros = target.precision().round(&zeros, target.dim(), false);
+            let mut next = 0..alive.len();
             for row in &batch {
-                let vector = row
+                let at = row
                     .as_ref()
-                    .map(|_| vectors.next().expect("a vector for each text"));
-                writer.push(vector.unwrap_or(&zeros))?;
+                    .map(|_| next.next().expect("one for each text"));
+                writer.push(match at {
+                    Some(at) => vectors.as_ref().rows(at..at + 1, target.dim()),
+                    None => zeros.as_ref(),
+                })?;
             }
             texts += alive.len() as u64;
             batch.clear();

@@ -444,11 +444,7 @@ impl VectorSource for Rows<'_> {
         self.live.as_deref()
     }
     fn rows_at(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
-        let at = rows.start * self.dim..rows.end * self.dim;
-        Ok(match self.vectors {
-            StoredRef::F32(values) => StoredRef::F32(&values[at]),
-            StoredRef::F16(values) => StoredRef::F16(&values[at]),
-        })
+        Ok(self.vectors.rows(rows, self.dim))
     }
 }
 

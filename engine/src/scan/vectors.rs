@@ -6,7 +6,6 @@ use super::topk::{Found, SharedThreshold, TopK, merge};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::stored::StoredRef;
-use half::slice::HalfFloatSliceExt;
 
 /// Rows that a thread takes at a time; a multiple of 64, so that live words belong to one chunk.
 const CHUNK_ROWS: usize = 1024;
@@ -65,11 +64,11 @@ pub(super) fn scan(
                 if live == 0 {
                     continue;
                 }
-                let at = (start - chunk.range.start) * dim..(start - chunk.range.start + n) * dim;
-                let rows = match vectors {
-                    StoredRef::F32(values) => &values[at],
-                    StoredRef::F16(values) => {
-                        values[at].convert_to_f32_slice(&mut state.widened[..n * dim]);
+                let first = start - chunk.range.start;
+                let rows = match vectors.rows(first..first + n, dim) {
+                    StoredRef::F32(values) => values,
+                    rounded => {
+                        rounded.widen_to(&mut state.widened[..n * dim]);
                         &state.widened[..n * dim]
                     }
                 };

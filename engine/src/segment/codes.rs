@@ -33,11 +33,6 @@ impl CodesMeta {
         self.shape.blocks(self.rows as usize)
     }
 
-    /// Bytes of STATS: two numbers, then one a codeword.
-    fn stats_len(&self) -> u64 {
-        16 + 4 * (self.shape.subspaces() * self.shape.codewords()) as u64
-    }
-
     fn name(&self) -> FileName {
         FileName::Codes(self.segment, ShortId::of(&self.model))
     }
@@ -85,38 +80,6 @@ impl Decode for CodesMeta {
     }
 }
 
-/// How well the codes of a segment fit, for seeing drift.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CodeStats {
-    /// Sum over `count` rows of the squared distance between a row and what its code stands for.
-    pub squared_error: f64,
-    /// Rows that were measured.
-    pub count: u64,
-    /// How often each codeword is used: (subspaces, codewords).
-    pub usage: Vec<u32>,
-}
-
-impl Encode for CodeStats {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.squared_error.to_bits());
-        out.put_u64(self.count);
-        self.usage.iter().for_each(|&uses| out.put_u32(uses));
-    }
-}
-
-impl Decode for CodeStats {
-    fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
-        let squared_error = f64::from_bits(fields.u64()?);
-        let count = fields.u64()?;
-        let usage = (0..fields.left() / 4).map(|_| fields.u32());
-        Ok(Self {
-            squared_error,
-            count,
-            usage: usage.collect::<Result<_, _>>()?,
-        })
-    }
-}
-
 /// Writes a codes file, block after block.
 pub struct CodesWriter {
     output: Output,
@@ -142,13 +105,10 @@ impl CodesWriter {
     }
 
     /// Syncs the file and gives it its name; the caller syncs the directory.
-    pub fn finish(mut self, stats: &CodeStats) -> Result<Written> {
+    pub fn finish(mut self) -> Result<Written> {
         let Self { output, meta } = &mut self;
         let blocks = output.section_len() / meta.shape.block_bytes() as u64;
         assert_eq!(blocks, meta.blocks() as u64, "every row has codes");
-        let cells = meta.shape.subspaces() * meta.shape.codewords();
-        assert_eq!(stats.usage.len(), cells, "usage is (subspaces, codewords)");
-        output.section(Section::Stats, Check::Chunks, &stats.encoded())?;
         output.section(Section::Meta, Check::Chunks, &meta.encoded())?;
         self.output.finish()
     }
@@ -172,7 +132,6 @@ impl CodesFile {
             Section::Codes,
             (meta.blocks() as u64).checked_mul(meta.shape.block_bytes() as u64),
         )?;
-        file.sized(Section::Stats, Some(meta.stats_len()))?;
         Ok(Self { file, meta, codes })
     }
 
@@ -202,18 +161,13 @@ impl CodesFile {
         self.meta.rows as usize
     }
 
-    /// How well the codes fit.
-    pub fn stats(&self) -> Result<CodeStats> {
-        self.file.decode(Section::Stats)
-    }
-
     /// A range of blocks, packed, 64-byte aligned. Panics if the range is not within the blocks.
     #[inline]
     pub fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
         let count = self.meta.blocks();
         assert!(blocks.end <= count, "blocks {blocks:?} of {count}");
         let bytes = self.meta.shape.block_bytes();
-        (self.file).chunked(&self.codes, blocks.start * bytes..blocks.end * bytes)
+        (self.file).checked(&self.codes, blocks.start * bytes..blocks.end * bytes)
     }
 
     /// Reads everything and tells what is damaged.

@@ -43,9 +43,9 @@ impl SegmentFile {
         (self.container.part(section, check)).map_err(|e| self.wrong(e))
     }
 
-    /// A section checked by chunks, of just so many bytes.
+    /// A section checked where it is touched, of this many bytes.
     pub(super) fn sized(&self, section: Section, len: Option<u64>) -> Result<Part> {
-        let part = self.part(section, Check::Chunks)?;
+        let part = (self.container.touched(section)).map_err(|e| self.wrong(e))?;
         part.expect_len(len).map_err(|e| self.wrong(e))?;
         Ok(part)
     }
@@ -63,8 +63,8 @@ impl SegmentFile {
     }
 
     #[inline]
-    pub(super) fn chunked(&self, part: &Part, range: Range<usize>) -> Result<&[u8]> {
-        (self.container.chunked(part, range)).map_err(|e| self.wrong(e))
+    pub(super) fn checked(&self, part: &Part, range: Range<usize>) -> Result<&[u8]> {
+        (self.container.checked(part, range)).map_err(|e| self.wrong(e))
     }
 
     /// Part of a section as numbers in place. Sections and mappings are aligned for any of them.
@@ -75,7 +75,7 @@ impl SegmentFile {
         range: Range<usize>,
     ) -> Result<&[T]> {
         let width = size_of::<T>();
-        let bytes = self.chunked(part, range.start * width..range.end * width)?;
+        let bytes = self.checked(part, range.start * width..range.end * width)?;
         Ok(bytemuck::cast_slice(bytes))
     }
 
@@ -115,7 +115,7 @@ impl SegmentFile {
     /// Every damaged chunk.
     pub(super) fn damaged_chunks(&self) -> Vec<Error> {
         let mut damage = Vec::new();
-        (self.container).check_chunks(&mut |error| damage.push(self.wrong(error)));
+        (self.container).check_all(&mut |error| damage.push(self.wrong(error)));
         damage
     }
 }

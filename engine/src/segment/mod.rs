@@ -15,14 +15,17 @@ mod output;
 mod record;
 mod rows;
 mod vecs;
+mod vectors;
 
-pub use codes::{CodeStats, CodesFile, CodesMeta, CodesWriter};
+pub use codes::{CodesFile, CodesMeta, CodesWriter};
 pub use correct::correct;
 pub use deletions::Deletions;
 pub use key_index::KeyHash;
 pub use names::{FileName, ShortId};
 pub use record::SegmentRecord;
-pub use rows::{RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged};
+pub use rows::{
+    RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, VectorKind,
+};
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 
 use serde::{Deserialize, Serialize};

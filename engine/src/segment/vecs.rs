@@ -3,11 +3,12 @@
 use super::file::SegmentFile;
 use super::names::{FileName, ShortId};
 use super::output::Output;
+use super::vectors::{self, Vectors, VectorsWriter};
 use super::{RowsFile, RowsHash};
 use crate::disk::files::Files;
-use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
+use crate::format::{Check, Decode, Encode, FormatError, Kind, Put, Section, Take, Written};
+use crate::stored::{Precision, StoredRef};
 use crate::{Error, Result, SegmentId};
-use half::f16;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,8 +24,10 @@ pub struct VecsMeta {
     pub encoder: [u8; 32],
     /// Rows, as many as the rows file has.
     pub rows: u32,
-    /// Numbers a row.
+    /// Values per vector.
     pub dim: u32,
+    /// How they are rounded.
+    pub precision: Precision,
 }
 
 impl VecsMeta {
@@ -40,6 +43,7 @@ impl Encode for VecsMeta {
         out.extend_from_slice(&self.encoder);
         out.put_u32(self.rows);
         out.put_u32(self.dim);
+        out.put_u32(vectors::number(self.precision));
     }
 }
 
@@ -51,6 +55,11 @@ impl Decode for VecsMeta {
             encoder: fields.array()?,
             rows: fields.u32()?,
             dim: fields.u32()?,
+            // Version 1 has halves alone, and does not say so.
+            precision: match fields.left() {
+                0 => Precision::F16,
+                _ => vectors::precision(fields.u32()?, fields)?,
+            },
         };
         if meta.dim == 0 {
             return Err(fields.wrong("vectors of no dimensions"));
@@ -62,33 +71,32 @@ impl Decode for VecsMeta {
 /// Writes a vecs file, row after row.
 pub struct VecsWriter {
     output: Output,
+    vectors: VectorsWriter,
     meta: VecsMeta,
 }
 
 impl VecsWriter {
     /// Begins a file. `path` is where it will be once finished.
     pub fn create(files: Arc<dyn Files>, path: &Path, meta: VecsMeta) -> Result<Self> {
-        assert!(meta.dim > 0, "vectors have dimensions");
         let mut output = Output::create(files, path, Kind::Vecs)?;
-        output.begin(Section::Vectors, Check::Chunks)?;
-        Ok(Self { output, meta })
+        let vectors = VectorsWriter::begin(&mut output, meta.dim as usize, meta.precision)?;
+        Ok(Self {
+            output,
+            vectors,
+            meta,
+        })
     }
 
-    /// Appends rows. `vectors`: (rows, dim).
-    pub fn push(&mut self, vectors: &[f16]) -> Result<()> {
-        assert_eq!(
-            vectors.len() % self.meta.dim as usize,
-            0,
-            "whole rows are pushed"
-        );
-        self.output.write(bytemuck::cast_slice(vectors))
+    /// Appends vectors: (rows, dim).
+    pub fn push(&mut self, vectors: StoredRef<'_>) -> Result<()> {
+        self.vectors.push(&mut self.output, vectors)
     }
 
     /// Syncs the file and gives it its name; the caller syncs the directory.
     pub fn finish(mut self) -> Result<Written> {
-        let row = u64::from(self.meta.dim) * 2;
-        let rows = self.output.section_len() / row;
+        let rows = self.vectors.rows();
         assert_eq!(rows, u64::from(self.meta.rows), "every row has a vector");
+        self.vectors.finish(&mut self.output)?;
         (self.output).section(Section::Meta, Check::Chunks, &self.meta.encoded())?;
         self.output.finish()
     }
@@ -99,7 +107,7 @@ impl VecsWriter {
 pub struct VecsFile {
     file: SegmentFile,
     meta: VecsMeta,
-    vectors: Part,
+    vectors: Vectors,
 }
 
 impl VecsFile {
@@ -108,8 +116,7 @@ impl VecsFile {
         let file = SegmentFile::open(files, path, Kind::Vecs)?;
         let meta: VecsMeta = file.decode(Section::Meta)?;
         file.expect_name(meta.name())?;
-        let len = (u64::from(meta.rows) * u64::from(meta.dim)).checked_mul(2);
-        let vectors = file.sized(Section::Vectors, len)?;
+        let vectors = Vectors::open(&file, meta.rows, meta.dim, meta.precision)?;
         Ok(Self {
             file,
             meta,
@@ -143,21 +150,15 @@ impl VecsFile {
         self.meta.rows as usize
     }
 
-    /// Numbers a row.
+    /// Values per vector.
     pub fn dim(&self) -> usize {
         self.meta.dim as usize
     }
 
     /// Vectors of a range of rows: (rows, dim). Panics if the range is not within the rows.
     #[inline]
-    pub fn vectors(&self, rows: Range<usize>) -> Result<&[f16]> {
-        assert!(
-            rows.end <= self.row_count(),
-            "rows {rows:?} of {}",
-            self.row_count()
-        );
-        let dim = self.dim();
-        (self.file).numbers(&self.vectors, rows.start * dim..rows.end * dim)
+    pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
+        self.vectors.read(&self.file, rows)
     }
 
     /// Gives back the memory of what was read, for those who read all of it once.

@@ -43,6 +43,7 @@ pub(crate) fn model(
             Model::open(bundle, options.threads)?.no_mmap(options.no_mmap)
         }
     };
+    let model = model.stored_as(record.precision());
     let agrees = model.metric() == record.metric
         && model.dim() == record.dim as usize
         && model.encoder_id() == record.encoder

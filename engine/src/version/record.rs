@@ -1,15 +1,16 @@
 //! What a database is at one moment: the record that both witnesses hold.
 
-use crate::ids::{EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
+use crate::ids::{DatabaseId, EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::segment::SegmentRecord;
+use crate::stored::Precision;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The newest version of the record's layout that this program reads and writes.
-pub const RECORD_VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"MOPQVER\0";
 /// Magic 8, version 4, zero 4, body length 8, xxh3 of the body 8, generation 8, zero 16, xxh3 of the former 56 bytes 8.
 const HEADER_LEN: usize = 64;
@@ -18,6 +19,9 @@ const HEADER_LEN: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VersionRecord {
+    /// The version of its layout: a record is written in the one in which it was read.
+    #[serde(skip)]
+    pub version: u32,
     /// n.
     pub generation: Generation,
     /// How queries and keys are compared.
@@ -26,6 +30,12 @@ pub struct VersionRecord {
     pub rows: RowsKind,
     /// Width of the stored vectors.
     pub dim: u32,
+    /// How they are rounded. Version 1 does not say it: f32 for vectors, f16 for texts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Precision>,
+    /// Which database this is, wherever its files are copied to. Version 1 has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<DatabaseId>,
     /// The encoder that made the stored vectors.
     pub encoder: EncoderId,
     /// The active model; none for ready-made vectors without a quantizer.
@@ -47,18 +57,23 @@ pub enum BadRecord {
     #[error("{0}")]
     Damaged(String),
     /// Written by a newer program.
-    #[error("record version {0}, this program reads version {RECORD_VERSION}; use a newer mopqdb")]
+    #[error(
+        "record version {0}, this program reads versions 1 to {RECORD_VERSION}; use a newer mopqdb"
+    )]
     Future(u32),
 }
 
 impl VersionRecord {
     /// The first record of a new database.
-    pub(crate) fn first(model: &Model) -> Self {
+    pub(crate) fn first(model: &Model, database: DatabaseId) -> Self {
         Self {
+            version: RECORD_VERSION,
             generation: Generation(1),
             metric: model.metric(),
             rows: model.kind(),
             dim: model.dim() as u32,
+            store: Some(model.precision()),
+            database: Some(database),
             encoder: model.encoder_id(),
             model: model.id(),
             segments: Vec::new(),
@@ -71,6 +86,11 @@ impl VersionRecord {
     /// The active model by its id: that of `exact` where none is named.
     pub fn model_id(&self) -> ModelId {
         self.model.unwrap_or_else(|| ModelId::exact(self.encoder))
+    }
+
+    /// Returns how stored vectors are rounded.
+    pub fn precision(&self) -> Precision {
+        self.store.unwrap_or_else(|| self.rows.precision())
     }
 
     /// Rows of all segments, dead ones included.
@@ -86,7 +106,7 @@ impl VersionRecord {
         let body = serde_json::to_vec(self).expect("a record has only plain fields");
         let mut out = Vec::with_capacity(HEADER_LEN + body.len());
         out.extend(MAGIC);
-        out.extend(RECORD_VERSION.to_le_bytes());
+        out.extend(self.version.to_le_bytes());
         out.extend([0; 4]);
         out.extend((body.len() as u64).to_le_bytes());
         out.extend(xxh3_64(&body).to_le_bytes());
@@ -108,15 +128,19 @@ impl VersionRecord {
         if u64_at(56) != xxh3_64(&header[..56]) || header[..8] != MAGIC {
             return Err(damaged("its header's checksum does not match"));
         }
-        match u32::from_le_bytes(header[8..12].try_into().expect("4 bytes")) {
-            RECORD_VERSION => {}
-            version => return Err(BadRecord::Future(version)),
+        let version = u32::from_le_bytes(header[8..12].try_into().expect("4 bytes"));
+        if version == 0 || version > RECORD_VERSION {
+            return Err(BadRecord::Future(version));
         }
         if u64_at(16) != body.len() as u64 || u64_at(24) != xxh3_64(body) {
             return Err(damaged("its checksum does not match"));
         }
-        let record: Self =
+        let mut record: Self =
             serde_json::from_slice(body).map_err(|e| BadRecord::Damaged(e.to_string()))?;
+        if (version > 1) != (record.store.is_some() && record.database.is_some()) {
+            return Err(damaged("its members are those of another version"));
+        }
+        record.version = version;
         if record.generation.0 != u64_at(32) {
             return Err(damaged("header and body name two generations"));
         }
@@ -130,10 +154,13 @@ pub(crate) mod tests {
 
     pub(crate) fn record(generation: u64) -> VersionRecord {
         VersionRecord {
+            version: RECORD_VERSION,
             generation: Generation(generation),
             metric: Metric::Cosine,
             rows: RowsKind::Text,
             dim: 384,
+            store: Some(Precision::I8),
+            database: Some(DatabaseId([5; 16])),
             encoder: EncoderId([7; 32]),
             model: Some(ModelId([9; 32])),
             segments: vec![SegmentRecord {
@@ -155,6 +182,30 @@ pub(crate) mod tests {
             VersionRecord::decode(&record(6).encode()).unwrap(),
             record(6)
         );
+        let old = VersionRecord {
+            version: 1,
+            store: None,
+            database: None,
+            ..record(6)
+        };
+        let bytes = old.encode();
+        assert_eq!(bytes[8..12], [1, 0, 0, 0]);
+        let read = VersionRecord::decode(&bytes).unwrap();
+        assert_eq!(read, old);
+        assert_eq!(read.precision(), Precision::F16);
+    }
+
+    #[test]
+    fn a_record_with_the_members_of_another_version_is_damage() {
+        let with = |version, store| VersionRecord {
+            version,
+            store,
+            ..record(6)
+        };
+        for wrong in [with(1, Some(Precision::F32)), with(2, None)] {
+            let decoded = VersionRecord::decode(&wrong.encode());
+            assert!(matches!(decoded, Err(BadRecord::Damaged(_))), "{decoded:?}");
+        }
     }
 
     #[test]
@@ -178,9 +229,9 @@ pub(crate) mod tests {
     #[test]
     fn a_record_of_the_future_is_refused_by_name() {
         let mut bytes = record(6).encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let sum = xxh3_64(&bytes[..56]).to_le_bytes();
         bytes[56..64].copy_from_slice(&sum);
-        assert_eq!(VersionRecord::decode(&bytes), Err(BadRecord::Future(2)));
+        assert_eq!(VersionRecord::decode(&bytes), Err(BadRecord::Future(3)));
     }
 }

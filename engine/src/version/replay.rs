@@ -8,7 +8,6 @@ use crate::ids::{LogId, Seq};
 use crate::log::{self, Batch, Change, LogContents, LogWriter};
 use crate::row::RowsKind;
 use crate::snapshot::Snapshot;
-use crate::stored::StoredRef;
 use crate::version::VersionRecord;
 use crate::view::tail::Run;
 use std::collections::HashSet;
@@ -83,9 +82,9 @@ fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
     }
     let texts = model.kind() == RowsKind::Text;
     for (_, change, vector) in batch.iter() {
-        if let (Change::Put { key, text }, Some(vector)) = (change, vector) {
-            let half = matches!(vector, StoredRef::F16(_));
-            if vector.len() != model.dim() || text.is_some() != texts || half != texts {
+        if let (Change::Put { key, text, .. }, Some(vector)) = (change, vector) {
+            let agrees = (vector.len(), vector.precision()) == (model.dim(), model.precision());
+            if !agrees || text.is_some() != texts {
                 let detail = format!("the row {key:?} is not of this database's kind");
                 return Err(Error::corrupt(path, "record", 0, detail));
             }

@@ -82,6 +82,14 @@ impl<'a> Part<'a> {
         }
     }
 
+    /// The length that the vector of a row had before it was normalised, where that is known.
+    pub(crate) fn norm(self, row: RowId) -> Result<Option<f64>> {
+        match self {
+            Self::Segment(view) => view.sealed.rows.norm(row),
+            Self::Run(view) => Ok(view.run.norm(row)),
+        }
+    }
+
     /// Replaces `out` by the stored vector of a row, widened.
     pub(crate) fn vector_into(self, row: RowId, out: &mut Vec<f32>) -> Result<()> {
         let at = row.0 as usize;

@@ -39,19 +39,18 @@ impl Sealed {
     /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
     pub fn open(files: &dyn Files, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
         let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
+        let kind = rows.vector_kind();
         let vecs = match model.kind() {
             RowsKind::Vector => {
-                expect(rows.dim() == Some(model.dim()), rows.path(), || {
-                    format!(
-                        "vectors of {:?}, the record says {}",
-                        rows.dim(),
-                        model.dim()
-                    )
+                let found = kind.map(|kind| (kind.dim.get() as usize, kind.precision));
+                let named = (model.dim(), model.precision());
+                expect(found == Some(named), rows.path(), || {
+                    format!("vectors of {found:?}, the record says {named:?}")
                 })?;
                 None
             }
             RowsKind::Text => {
-                expect(rows.dim().is_none(), rows.path(), || {
+                expect(kind.is_none(), rows.path(), || {
                     "vectors, the record says texts".into()
                 })?;
                 let path = vecs_path(dir, id, model);
@@ -60,6 +59,10 @@ impl Sealed {
                 vecs.expect_rows(&rows)?;
                 expect(meta.encoder == model.encoder_id().0, &path, || {
                     "made by another encoder".into()
+                })?;
+                expect(meta.precision == model.precision(), &path, || {
+                    let (found, named) = (meta.precision, model.precision());
+                    format!("vectors as {found}, the record says {named}")
                 })?;
                 Some(vecs)
             }
@@ -106,8 +109,8 @@ impl Sealed {
     /// The stored vectors of a range of rows, checked.
     pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         match &self.vecs {
-            Some(vecs) => Ok(StoredRef::F16(vecs.vectors(rows)?)),
-            None => Ok(StoredRef::F32(self.rows.vectors(rows)?)),
+            Some(vecs) => vecs.vectors(rows),
+            None => self.rows.vectors(rows),
         }
     }
 }

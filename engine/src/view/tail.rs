@@ -9,7 +9,7 @@ use crate::log::{Batch, Change};
 use crate::quantizer::CodeShape;
 use crate::row::ValueRef;
 use crate::segment::key_index::{KeyHash, KeyIndex};
-use crate::stored::{Stored, StoredRef};
+use crate::stored::{Precision, Stored, StoredRef, known};
 use crate::view::live::Live;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct Run {
     /// Empty in a database of vectors.
     texts: Vec<Arc<str>>,
     vectors: Stored,
+    /// The length that each vector had before it was normalised; 0 where it was not, or where that is not known.
+    norms: Vec<f64>,
     /// Codes of the rows, row-major; empty without a quantizer.
     codes: Vec<u8>,
     /// The same as the kernels read them.
@@ -136,27 +138,28 @@ impl Run {
         let mut run = Self {
             vectors: batch.vectors.clone(),
             codes,
-            ..Self::empty(batch.dim, shape, &batch.vectors)
+            ..Self::empty(batch.dim, shape, batch.vectors.as_ref().precision())
         };
         for (seq, change, _) in batch.iter() {
-            if let Change::Put { key, text } = change {
+            if let Change::Put { key, text, norm } = change {
                 run.seqs.push(seq);
                 run.keys.push(key.clone());
                 run.texts.extend(text.clone());
+                run.norms.push(norm.unwrap_or_default());
             }
         }
         run.index = run.indexed();
         run.packed()
     }
 
-    /// No rows; their vectors would be of the kind of these.
-    fn empty(dim: usize, shape: Option<CodeShape>, like: &Stored) -> Self {
+    fn empty(dim: usize, shape: Option<CodeShape>, precision: Precision) -> Self {
         Self {
             dim,
             seqs: Vec::new(),
             keys: Vec::new(),
             texts: Vec::new(),
-            vectors: like.none_like(),
+            vectors: Stored::none(precision),
+            norms: Vec::new(),
             codes: Vec::new(),
             blocks: Vec::new(),
             shape,
@@ -166,11 +169,18 @@ impl Run {
 
     /// The living rows of two neighbours.
     fn merge(older: &RunView, newer: &RunView) -> Self {
-        let mut merged = Self::empty(older.run.dim, older.run.shape, &older.run.vectors);
+        let Self {
+            dim,
+            shape,
+            ref vectors,
+            ..
+        } = *older.run;
+        let mut merged = Self::empty(dim, shape, vectors.as_ref().precision());
         let rows = (older.live.alive() + newer.live.alive()) as usize;
         merged.seqs.reserve(rows);
         merged.keys.reserve(rows);
-        merged.vectors.reserve(rows * older.run.dim);
+        merged.norms.reserve(rows);
+        merged.vectors.reserve(rows, dim);
         for view in [older, newer] {
             merged.extend(view);
         }
@@ -190,6 +200,7 @@ impl Run {
             self.texts.extend_from_slice(&run.texts);
             self.codes.extend_from_slice(&run.codes);
             self.vectors.extend(run.vectors.as_ref());
+            self.norms.extend_from_slice(&run.norms);
             return;
         }
         let width = run.shape.map_or(0, |shape| shape.subspaces());
@@ -200,8 +211,8 @@ impl Run {
             self.texts.extend(run.texts.get(at).cloned());
             self.codes
                 .extend_from_slice(&run.codes[at * width..(at + 1) * width]);
-            let span = at * run.dim..(at + 1) * run.dim;
-            self.vectors.extend(run.vectors.as_ref().slice(span));
+            self.vectors.extend(run.vectors(at..at + 1));
+            self.norms.push(run.norms[at]);
         }
     }
 
@@ -258,14 +269,20 @@ impl Run {
             return ValueRef::Text(text);
         }
         let at = row.0 as usize;
-        let given = self.vectors(at..at + 1).given();
-        ValueRef::Vector(given.expect("rows of an encoder have texts"))
+        ValueRef::Vector {
+            stored: self.vectors(at..at + 1),
+            norm: self.norm(row),
+        }
+    }
+
+    /// The length that the vector of a row had before it was normalised, where that is known.
+    pub fn norm(&self, row: RowId) -> Option<f64> {
+        known(self.norms[row.0 as usize])
     }
 
     /// The stored vectors of a range of rows.
     pub fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
-        let span = rows.start * self.dim..rows.end * self.dim;
-        self.vectors.as_ref().slice(span)
+        self.vectors.as_ref().rows(rows, self.dim)
     }
 
     /// The packed codes of a range of blocks; empty without a quantizer.
@@ -290,6 +307,7 @@ mod tests {
         let put = |key: &&str| Change::Put {
             key: (*key).into(),
             text: None,
+            norm: None,
         };
         Batch {
             first: Seq(first),

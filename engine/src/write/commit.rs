@@ -7,7 +7,7 @@ use crate::disk::files::Files;
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
-use crate::ids::{Generation, LogId, SegmentId, Seq};
+use crate::ids::{DatabaseId, Generation, LogId, SegmentId, Seq};
 use crate::log::{self, Batch, LogWriter};
 use crate::model::Model;
 use crate::segment::SegmentRecord;
@@ -16,6 +16,7 @@ use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
 use crate::version::catalog::Catalog;
 use crate::version::manifest;
+use crate::version::record::RECORD_VERSION;
 use crate::version::replay::Replayed;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -208,6 +209,33 @@ impl Store {
         written
     }
 
+    /// Commits the record of an older format again in this program's: before a log is begun that an older program could
+    /// not read, so that it refuses the database by name.
+    pub(super) fn adopt_format(&self, committer: &mut Committer) -> Result<()> {
+        if committer.record.version == RECORD_VERSION {
+            return Ok(());
+        }
+        committer.check()?;
+        tracing::warn!(
+            "{}: format {} becomes format {RECORD_VERSION}; older programs can't open it any more",
+            self.layout.dir().display(),
+            committer.record.version
+        );
+        let mut snapshot = Snapshot::clone(&self.current());
+        snapshot.generation = Generation(committer.record.generation.0 + 1);
+        let record = VersionRecord {
+            version: RECORD_VERSION,
+            generation: snapshot.generation,
+            store: Some(snapshot.model.precision()),
+            database: Some(DatabaseId::random()?),
+            ..committer.record.clone()
+        };
+        committer.witness(&*self.files, &self.layout, record)?;
+        self.versions.publish(snapshot);
+        manifest::prune(&*self.files, self.layout.dir());
+        Ok(())
+    }
+
     /// Commits a version: writes the deletion files it needs, then the witnesses, then shows its snapshot.
     ///
     /// Requires: the files of new segments are written and synced.
@@ -262,10 +290,16 @@ impl Store {
         snapshot.generation = generation;
         let model = &snapshot.model;
         let record = VersionRecord {
+            version: RECORD_VERSION,
             generation,
             metric: model.metric(),
             rows: model.kind(),
             dim: model.dim() as u32,
+            store: Some(model.precision()),
+            database: Some(match committer.record.database {
+                Some(database) => database,
+                None => DatabaseId::random()?,
+            }),
             encoder: model.encoder_id(),
             model: model.id(),
             segments,

@@ -99,6 +99,13 @@ impl Store {
         if group.is_empty() {
             return;
         }
+        if let Err(e) = self.adopt_format(committer) {
+            let why = e.cause();
+            for queued in group {
+                *lock(&queued.slot) = Some(Err(Error::OutcomeUnknown(why.clone())));
+            }
+            return;
+        }
         let current = self.current();
         let mut next = Snapshot::clone(&current);
         let mut outcomes = Vec::with_capacity(group.len());

@@ -30,7 +30,7 @@ impl Rows for Living<'_> {
                 let vectors = part.vectors(rows.clone())?;
                 for (at, row) in rows.enumerate() {
                     if part.live().contains(RowId(row as u32)) {
-                        take(vectors.slice(at * dim..(at + 1) * dim))?;
+                        take(vectors.rows(at..at + 1, dim))?;
                     }
                 }
                 Ok(())
@@ -44,19 +44,14 @@ impl CodedRows for Living<'_> {
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()> {
         let shape = self.model.shape();
         let shape = shape.expect("only a model with a quantizer has codes");
-        let (dim, width) = (self.model.dim(), shape.subspaces());
-        let (mut codes, mut wide) = (Vec::new(), Vec::new());
+        let width = shape.subspaces();
+        let mut codes = Vec::new();
         for part in &self.parts {
-            part.for_each_block(Some(self.resident), dim * 4, |block, rows| {
+            part.for_each_block(Some(self.resident), width, |block, rows| {
                 part.codes_of_block(block, shape, &mut codes)?;
-                wide.clear();
-                part.vectors(rows.clone())?.widen_into(&mut wide);
                 for (at, row) in rows.enumerate() {
                     if part.live().contains(RowId(row as u32)) {
-                        take(
-                            &codes[at * width..(at + 1) * width],
-                            &wide[at * dim..(at + 1) * dim],
-                        )?;
+                        take(&codes[at * width..(at + 1) * width])?;
                     }
                 }
                 Ok(())

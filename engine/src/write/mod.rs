@@ -71,6 +71,11 @@ impl Store {
         self.versions.current()
     }
 
+    /// Returns the version of the format that the record is written in.
+    pub(crate) fn format(&self) -> u32 {
+        lock(&self.commit).record.version
+    }
+
     /// Inserts or replaces rows; returns when they are durable.
     pub(crate) fn insert(&self, rows: &[Row]) -> Result<Inserted> {
         self.expect_room()?;

@@ -9,6 +9,7 @@ use crate::disk::files::Files;
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
+use crate::ids::DatabaseId;
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
@@ -34,7 +35,10 @@ impl Store {
         threads::count(options.threads)?;
         let layout = Layout::new(dir);
         let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
-        let model = new_model(new, bundle.as_ref())?;
+        let mut model = new_model(new, bundle.as_ref())?;
+        if let Some(precision) = new.store {
+            model = model.stored_as(precision);
+        }
         let creation = Creation::begin(&*files, &layout, Making::Database)?;
         let warnings = Vec::from_iter(creation.restarted.then(|| {
             "an earlier creation of this database was not finished; it was started over".into()
@@ -110,7 +114,7 @@ fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
     }
     let catalog = Catalog::open(&layout.catalog())
         .map_err(Error::io("creating the catalog", layout.catalog()))?;
-    let record = VersionRecord::first(model);
+    let record = VersionRecord::first(model, DatabaseId::random()?);
     catalog.commit(&record)?;
     for directory in layout.directories().iter().rev() {
         files

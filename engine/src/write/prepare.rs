@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::log::Change;
 use crate::row::{Inserted, Row, Value};
 use crate::snapshot::{Place, Snapshot};
-use crate::stored::Stored;
+use crate::stored::{Stored, StoredRef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,13 +37,13 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared>
         }
     }
     let mut texts = Vec::new();
-    let mut vectors = Vec::new();
+    let mut vectors = Stored::none(model.precision());
     for (at, row) in rows.iter().enumerate() {
         if prepared.inserted.replaced > 0 && last[row.key.as_str()] != at {
             continue;
         }
         let found = snapshot.find(&row.key)?;
-        let text = match &row.value {
+        let (text, norm) = match &row.value {
             Value::Text(text) => {
                 if let Some(place) = found
                     && snapshot.text(place)?.as_deref() == Some(text)
@@ -52,33 +52,36 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared>
                     continue;
                 }
                 texts.push(text.as_str());
-                Some(text.as_str().into())
+                (Some(text.as_str().into()), None)
             }
             Value::Vector(vector) => {
-                let vector = model.check_vector(vector, || describe(at, row))?;
+                let (unit, norm) = model.check_norm(vector, || describe(at, row))?;
+                let stored = model.round(&unit, |_| describe(at, row))?;
                 if let Some(place) = found
-                    && same_bits(&snapshot.vector(place)?, &vector)
+                    && snapshot.holds(place, vector, stored.as_ref(), norm)?
                 {
                     prepared.inserted.unchanged += 1;
                     continue;
                 }
-                vectors.extend_from_slice(&vector);
-                None
+                vectors.extend(stored.as_ref());
+                (None, norm)
             }
         };
         prepared.changes.push(Change::Put {
             key: row.key.as_str().into(),
             text,
+            norm,
         });
         prepared.found.push(found);
     }
-    if texts.is_empty() {
-        prepared.codes = model.quantize_batch(&vectors)?;
-        prepared.vectors = Stored::F32(vectors);
-    } else {
-        prepared.vectors = Stored::F16(model.encode_keys(&texts)?);
-        prepared.codes = model.quantize_batch(&prepared.vectors.as_ref().widen())?;
-    }
+    prepared.vectors = match texts.is_empty() {
+        true => vectors,
+        false => model.encode_keys(&texts)?,
+    };
+    prepared.codes = match prepared.vectors.as_ref() {
+        StoredRef::F32(values) => model.quantize_batch(values)?,
+        rounded => model.quantize_batch(&rounded.widen())?,
+    };
     Ok(prepared)
 }
 
@@ -104,7 +107,7 @@ impl Prepared {
         Self {
             snapshot: Arc::clone(snapshot),
             changes: Vec::new(),
-            vectors: Stored::F32(Vec::new()),
+            vectors: Stored::none(snapshot.model.precision()),
             codes: Vec::new(),
             found: Vec::new(),
             inserted: Inserted::default(),
@@ -116,9 +119,4 @@ impl Prepared {
 fn describe(at: usize, row: &Row) -> String {
     let key: String = row.key.chars().take(80).collect();
     format!("row {at} of the batch (key {key:?})")
-}
-
-/// The same to the bit: 0 and -0 are two values.
-fn same_bits(a: &[f32], b: &[f32]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.to_bits() == y.to_bits())
 }

@@ -4,11 +4,11 @@ use crate::disk::files::Files;
 use crate::error::Result;
 use crate::ids::{Generation, SegmentId, Seq};
 use crate::model::Model;
-use crate::quantizer::{CodeShape, Quantizer};
+use crate::quantizer::{CodeShape, ROWS_PER_BLOCK};
 use crate::row::{RowsKind, ValueRef};
 use crate::segment::{
-    CodeStats, CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter,
-    VecsMeta, VecsWriter,
+    CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter, VecsMeta,
+    VecsWriter, VectorKind,
 };
 use crate::stored::StoredRef;
 use crate::view::segment::{codes_path, vecs_path};
@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub(crate) type TakeRow<'a> = &'a mut dyn FnMut(Seq, &str, ValueRef<'_>) -> Result<()>;
 /// Takes stored vectors of texts, some whole rows.
 pub(crate) type TakeVectors<'a> = &'a mut dyn FnMut(StoredRef<'_>) -> Result<()>;
-/// Takes codes, row-major, some whole rows, and the stored vectors they were made from.
-pub(crate) type TakeCodes<'a> = &'a mut dyn FnMut(&[u8], &[f32]) -> Result<()>;
+/// Takes codes, row-major, some whole rows.
+pub(crate) type TakeCodes<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
 /// Rows that become a segment. Each walk is in the same order, ascending by `Seq`.
 pub(crate) trait Rows {
@@ -33,7 +33,7 @@ pub(crate) trait Rows {
 
 /// Rows whose codes are known.
 pub(crate) trait CodedRows: Rows {
-    /// Codes under the model, row-major, some whole rows at a time, with the stored vectors they were made from.
+    /// Codes under the model, row-major, some whole rows at a time.
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()>;
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn write_segment(
     let summary = write_rows(files, dir, new, model, source)?;
     if model.quantizer().is_some() {
         let mut sink = CodesSink::create(files, dir, new.id, summary.hash, summary.rows, model)?;
-        source.each_code(&mut |codes, vectors| sink.push(codes, vectors))?;
+        source.each_code(&mut |codes| sink.push(codes))?;
         sink.finish()?;
     }
     Ok(summary.rows)
@@ -74,14 +74,17 @@ pub(crate) fn write_rows(
     source: &dyn Rows,
 ) -> Result<RowsSummary> {
     let path = FileName::Rows(new.id).within(dir);
-    let dim = match model.kind() {
+    let vectors = match model.kind() {
         RowsKind::Text => None,
-        RowsKind::Vector => NonZeroU32::new(model.dim() as u32),
+        RowsKind::Vector => Some(VectorKind {
+            dim: NonZeroU32::new(model.dim() as u32).expect("vectors have dimensions"),
+            precision: model.precision(),
+        }),
     };
     let meta = RowsMeta {
         segment: new.id,
         version: new.generation,
-        dim,
+        vectors,
         metric: model.metric(),
         replaces: new.replaces.clone(),
     };
@@ -95,37 +98,26 @@ pub(crate) fn write_rows(
             encoder: model.encoder_id().0,
             rows: summary.rows,
             dim: model.dim() as u32,
+            precision: model.precision(),
         };
         let mut writer =
             VecsWriter::create(Arc::clone(files), &vecs_path(dir, new.id, model), meta)?;
-        source.each_vector(&mut |vectors| {
-            writer.push(vectors.halves().expect("an encoder's vectors are halves"))
-        })?;
+        source.each_vector(&mut |vectors| writer.push(vectors))?;
         writer.finish()?;
     }
     Ok(summary)
 }
 
-/// Every so many rows the quantization error is measured: some thousands a segment tell it well enough.
-fn sample_stride(rows: u32) -> usize {
-    (rows as usize).div_ceil(4096).max(1)
-}
-
-/// Writes a codes file from row-major codes, counting codewords and measuring the error of a sample on the way.
-pub(crate) struct CodesSink<'m> {
+/// Writes a codes file from row-major codes.
+pub(crate) struct CodesSink {
     writer: CodesWriter,
-    quantizer: &'m Quantizer,
     shape: CodeShape,
-    stats: CodeStats,
-    stride: usize,
-    /// Rows so far.
-    rows: usize,
     /// Codes of an unfinished block of 64 rows.
     rest: Vec<u8>,
     packed: Vec<u8>,
 }
 
-impl<'m> CodesSink<'m> {
+impl CodesSink {
     /// Begins the codes file of a segment under a model with a quantizer, in this directory.
     pub(crate) fn create(
         files: &Arc<dyn Files>,
@@ -133,12 +125,10 @@ impl<'m> CodesSink<'m> {
         segment: SegmentId,
         rows_hash: RowsHash,
         rows: u32,
-        model: &'m Model,
+        model: &Model,
     ) -> Result<Self> {
-        let quantizer = model
-            .quantizer()
-            .expect("only a model with a quantizer has codes");
-        let shape = quantizer.shape();
+        let shape = model.shape();
+        let shape = shape.expect("only a model with a quantizer has codes");
         let meta = CodesMeta {
             segment,
             rows_hash,
@@ -148,43 +138,19 @@ impl<'m> CodesSink<'m> {
         };
         let path =
             codes_path(dir, segment, model).expect("a model with a quantizer has codes files");
-        let usage = vec![0; shape.subspaces() * shape.codewords()];
         Ok(Self {
             writer: CodesWriter::create(Arc::clone(files), &path, meta)?,
-            quantizer,
             shape,
-            stats: CodeStats {
-                squared_error: 0.0,
-                count: 0,
-                usage,
-            },
-            stride: sample_stride(rows),
-            rows: 0,
             rest: Vec::new(),
             packed: Vec::new(),
         })
     }
 
-    /// Takes the codes of some rows, and the stored vectors that they were made from.
-    pub(crate) fn push(&mut self, codes: &[u8], vectors: &[f32]) -> Result<()> {
-        let width = self.shape.subspaces();
-        for row in codes.chunks_exact(width) {
-            for (subspace, &code) in row.iter().enumerate() {
-                self.stats.usage[subspace * self.shape.codewords() + code as usize] += 1;
-            }
-        }
-        let dim = self.quantizer.input_dim();
-        let first = self.rows.next_multiple_of(self.stride) - self.rows;
-        for at in (first..codes.len() / width).step_by(self.stride) {
-            let error =
-                self.squared_error(&codes[at * width..][..width], &vectors[at * dim..][..dim])?;
-            self.stats.squared_error += error;
-            self.stats.count += 1;
-        }
-        self.rows += codes.len() / width;
+    /// Takes the codes of some rows.
+    pub(crate) fn push(&mut self, codes: &[u8]) -> Result<()> {
         self.rest.extend_from_slice(codes);
-        let whole = self.rest.len() / (64 * width) * (64 * width);
-        self.write_blocks(whole)
+        let block = ROWS_PER_BLOCK * self.shape.subspaces();
+        self.write_blocks(self.rest.len() / block * block)
     }
 
     fn write_blocks(&mut self, codes: usize) -> Result<()> {
@@ -197,22 +163,10 @@ impl<'m> CodesSink<'m> {
         Ok(())
     }
 
-    fn squared_error(&self, code: &[u8], vector: &[f32]) -> Result<f64> {
-        let mut projected = vec![0.0; self.quantizer.dim()];
-        let mut decoded = vec![0.0; self.quantizer.dim()];
-        self.quantizer.project(vector, &mut projected)?;
-        self.quantizer.decode(code, &mut decoded);
-        let squares = projected
-            .iter()
-            .zip(&decoded)
-            .map(|(a, b)| f64::from(a - b).powi(2));
-        Ok(squares.sum())
-    }
-
     /// Syncs the file and gives it its name.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.write_blocks(self.rest.len())?;
-        self.writer.finish(&self.stats)?;
+        self.writer.finish()?;
         Ok(())
     }
 }

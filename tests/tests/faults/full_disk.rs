@@ -167,7 +167,7 @@ fn torn(models: &Models, dir: &Path, n: usize) -> World {
     };
     let db = Database::open(&first, options).unwrap();
     models.run(&db, &step).unwrap();
-    let more = Step::Insert(rows(&mut random, "torn", 100));
+    let more = Step::Insert(rows(&mut random, "torn", 400));
     models.run(&db, &more).unwrap();
     copy_dir(&first, &dir.join("db"));
     let mut logs = std::fs::read_dir(dir.join("db/logs")).unwrap();

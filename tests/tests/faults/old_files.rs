@@ -92,6 +92,43 @@ fn a_database_of_format_1_is_read_written_and_rebuilt() {
     assert_eq!(db.snapshot().rows(), 41);
 }
 
+#[test]
+fn a_database_of_format_1_stays_so_until_it_is_changed() {
+    let dir = scratch();
+    let path = dir.path().join("db");
+    copy_dir(&fixture(1), &path);
+    for empty in ["staging", "orphans"] {
+        std::fs::create_dir_all(path.join(empty)).unwrap();
+    }
+    let manifest = |n: u32| std::fs::read(path.join(format!("MANIFEST-{n:010}")));
+    let before = manifest(5).unwrap();
+    assert_eq!(before[8..12], [1, 0, 0, 0]);
+    let db = Database::open(&path, options()).unwrap();
+    assert_eq!(db.format(), 1);
+    db.query(&[1.0; DIM], 5).unwrap();
+    db.close().unwrap();
+    assert_eq!(manifest(5).unwrap(), before);
+    assert!(manifest(6).is_err(), "opening and closing changes nothing");
+
+    let db = Database::open(&path, options()).unwrap();
+    let rows = db.snapshot().rows();
+    db.insert(&[mopqdb::Row::vector("new", [0.5; DIM])])
+        .unwrap();
+    assert_eq!(db.format(), mopqdb::FORMAT);
+    let after = manifest(6).unwrap();
+    assert_eq!(after[8..12], [2, 0, 0, 0]);
+    assert_eq!(db.snapshot().rows(), rows + 1);
+    drop(db);
+    let db = Database::open(&path, options()).unwrap();
+    assert_eq!(db.snapshot().rows(), rows + 1);
+    let reader = Reader::open(&path, options()).unwrap();
+    let query = [1.0; DIM];
+    assert_eq!(
+        reader.query(&query, 5).unwrap(),
+        db.query(&query, 5).unwrap()
+    );
+}
+
 /// The five best of the fixture, as the engine that wrote it found them.
 const EXPECTED: [(&str, f32); 5] = [
     ("key 20", 1.0945417),
@@ -107,7 +144,7 @@ fn files_of_the_future_are_refused_by_name() {
     let models = Models::train(dir.path());
     let template = dir.path().join("db");
     make(&models, &template);
-    // Version 2 in the header of each kind of file, with its checksum made right.
+    // Version 3 in the header of each kind of file, with its checksum made right.
     let mut kinds = 0;
     for (folder, wanted) in [("", "MANIFEST-"), ("logs", ".log")] {
         let copy = scratch();
@@ -120,7 +157,7 @@ fn files_of_the_future_are_refused_by_name() {
         names.sort();
         let file = names.last().unwrap();
         let mut bytes = std::fs::read(file).unwrap();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let seed = if folder == "logs" {
             u64::from_le_bytes(bytes[16..24].try_into().unwrap())
         } else {
@@ -134,7 +171,7 @@ fn files_of_the_future_are_refused_by_name() {
             Database::open(&path, options()).unwrap_err(),
         ] {
             assert!(matches!(error, Error::Incompatible { .. }), "{error}");
-            assert!(error.to_string().contains("version 2"), "{error}");
+            assert!(error.to_string().contains("version 3"), "{error}");
             assert!(error.to_string().contains("newer mopqdb"), "{error}");
         }
         kinds += 1;

@@ -3,7 +3,7 @@
 
 use crate::world::{Models, Step, World, held, options, script};
 use crate::{Case, report, scratch, torture};
-use mopqdb::ValueRef;
+use mopqdb::Value;
 use mopqdb::disk::files::Disk;
 use mopqdb::segment::{FileName, RowsFile};
 use mopqdb::{Database, RepairOptions, VerifyOptions, read_rows, repair, verify};
@@ -148,9 +148,9 @@ fn readable(db: &Path) -> BTreeMap<u64, (String, Vec<f32>)> {
         if let Ok(file) = RowsFile::open(&Disk::default(), &twin) {
             for row in 0..file.row_count() {
                 if let Ok(Some(row)) = file.cursor_at(row..row + 1).next()
-                    && let ValueRef::Vector(vector) = row.value
+                    && let Value::Vector(vector) = row.value.given()
                 {
-                    rows.insert(row.seq.0, (row.key.to_owned(), vector.to_vec()));
+                    rows.insert(row.seq.0, (row.key.to_owned(), vector));
                 }
             }
         }
@@ -387,10 +387,10 @@ fn rows_are_read_without_model_and_codes() {
     }
     let mut rows = BTreeMap::new();
     let read = read_rows(&path, false, |key, value| {
-        let ValueRef::Vector(vector) = value else {
+        let Value::Vector(vector) = value.given() else {
             panic!("a text")
         };
-        rows.insert(key.to_owned(), vector.to_vec());
+        rows.insert(key.to_owned(), vector);
         Ok(())
     })
     .unwrap();

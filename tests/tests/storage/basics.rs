@@ -134,8 +134,8 @@ fn what_cannot_be_stored_is_refused_and_changes_nothing() {
     }
     let error = db.query("a text", 1).unwrap_err();
     assert!(error.to_string().contains("no encoder"), "{error}");
-    // Normalised on entry, and stored so.
-    assert_eq!(db.get("kept").unwrap(), Some(put("kept", &[0.6, 0.8])));
+    // Stored normalised, and returned as it was given.
+    assert_eq!(db.get("kept").unwrap(), Some(put("kept", &[3.0, 4.0])));
 }
 
 #[test]
@@ -299,6 +299,7 @@ fn creating_says_what_it_needs() {
         bundle: None,
         dim: None,
         metric: None,
+        store: None,
     };
     let error = Database::create(dir.path().join("a"), &none, Options::default()).unwrap_err();
     assert!(error.to_string().contains("--dim"), "{error}");

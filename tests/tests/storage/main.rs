@@ -6,5 +6,6 @@ mod housekeeping;
 mod isolation;
 mod model;
 mod opening;
+mod precision;
 mod prefixes;
 mod rebuilding;

@@ -172,13 +172,7 @@ fn a_database_can_start_with_codebooks() {
             let mut vector = random.vector(8);
             db.insert(&[put(&n.to_string(), &vector)]).unwrap();
             if metric == Metric::Cosine {
-                let Some(row) = db.get(&n.to_string()).unwrap() else {
-                    panic!("not stored")
-                };
-                let mopqdb::Value::Vector(stored) = row.value else {
-                    panic!("not a vector")
-                };
-                vector = stored;
+                vector = db.model().check_vector(&vector, || "it".into()).unwrap();
             }
             oracle.put(&n.to_string(), vector);
         }

@@ -3,7 +3,7 @@
 use super::not_stopped;
 use anyhow::{Context, Result};
 use mopqdb::RowsRead;
-use mopqdb::ValueRef;
+use mopqdb::Value;
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,9 +16,9 @@ pub(super) fn write(db: &Path, dest: &Path, salvage: bool) -> Result<RowsRead> {
     let mut rows = 0;
     let io = |error: std::io::Error| mopqdb::Error::io("writing", &path)(error);
     let read = mopqdb::read_rows(db, salvage, |key, value| {
-        let object = match value {
-            ValueRef::Text(text) => json!({"key": key, "text": text}),
-            ValueRef::Vector(vector) => json!({"key": key, "vector": vector}),
+        let object = match value.given() {
+            Value::Text(text) => json!({"key": key, "text": text}),
+            Value::Vector(vector) => json!({"key": key, "vector": vector}),
         };
         serde_json::to_writer(&mut out, &object).map_err(|error| io(error.into()))?;
         out.write_all(b"\n").map_err(io)?;

@@ -62,7 +62,7 @@ impl Batch {
                     row.key
                 ));
             }
-            if origin.numbered && self.differs(&row)? {
+            if origin.numbered && self.database.snapshot().differs(&row)? {
                 return bad(format!(
                     "the key {:?} exists with other content; give --replace if this file replaces it, --keys FILE for keys of its own, or another file name among several",
                     row.key
@@ -92,19 +92,6 @@ impl Batch {
             }
             _ => "",
         }
-    }
-
-    /// Whether there is a row with this key and other content.
-    fn differs(&self, row: &Row) -> Result<bool> {
-        let Some(stored) = self.database.get(&row.key)? else {
-            return Ok(false);
-        };
-        Ok(match (&row.value, &stored.value) {
-            (Value::Vector(vector), Value::Vector(stored)) => {
-                self.model.check_vector(vector, || "the vector".into())? != *stored
-            }
-            (new, stored) => new != stored,
-        })
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::disk::files::list;
 use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
 use crate::format::Kind;
-use crate::ids::Generation;
+use crate::ids::{DatabaseId, Generation};
 use crate::model::Model;
 use crate::rebuild::{RebuildOptions, encode_segment};
 use crate::segment::SegmentRecord;
@@ -17,6 +17,7 @@ use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
 use crate::version::VersionRecord;
 use crate::version::catalog::Catalog;
 use crate::version::manifest;
+use crate::version::record::RECORD_VERSION;
 use crate::view::live::Live;
 use crate::view::segment::{Sealed, SegmentView, codes_path, vecs_path};
 use std::path::Path;
@@ -179,11 +180,18 @@ impl Repair<'_> {
         self.disk
             .sync_dir(&dir)
             .map_err(Error::io("syncing", &dir))?;
+        let known = base.hint.as_ref().and_then(|record| record.database);
         let record = VersionRecord {
+            version: RECORD_VERSION,
             generation,
             metric: model.metric(),
             rows: model.kind(),
             dim: model.dim() as u32,
+            store: Some(model.precision()),
+            database: Some(match known {
+                Some(database) => database,
+                None => DatabaseId::random()?,
+            }),
             encoder: model.encoder_id(),
             model: model.id(),
             segments: records,

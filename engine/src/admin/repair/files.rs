@@ -10,6 +10,8 @@ use crate::ids::SegmentId;
 use crate::log;
 use crate::metric::Metric;
 use crate::segment::{Deletions, FileName, RowsFile, RowsHash, correct};
+use crate::stored::Precision;
+use crate::version::VersionRecord;
 use crate::version::manifest;
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +21,22 @@ use std::path::{Path, PathBuf};
 pub(super) struct OpenRows {
     pub(super) rows: RowsFile,
     pub(super) damage: Vec<Error>,
+}
+
+/// What a record says of rows files and these do not say twice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    metric: Metric,
+    store: Option<Precision>,
+}
+
+impl Known {
+    pub(super) fn of(record: Option<&VersionRecord>) -> Self {
+        Self {
+            metric: record.map_or(Metric::Cosine, |record| record.metric),
+            store: record.map(VersionRecord::precision),
+        }
+    }
 }
 
 impl Repair<'_> {
@@ -110,7 +128,7 @@ impl Repair<'_> {
         &mut self,
         id: SegmentId,
         hash: Option<u64>,
-        metric: Metric,
+        known: Known,
     ) -> Result<Result<OpenRows, Error>> {
         let dir = self.layout.segments();
         let path = FileName::Rows(id).within(&dir);
@@ -136,7 +154,7 @@ impl Repair<'_> {
             opened = self.try_rows(&path, hash)?;
         }
         if opened.is_err() && path.is_file() {
-            let rows = RowsFile::open_damaged(&*self.disk, &path, metric);
+            let rows = RowsFile::open_damaged(&*self.disk, &path, known.metric, known.store);
             if let Ok(rows) = rows
                 && hash.is_none_or(|hash| rows.hash().0 == hash)
             {

@@ -3,6 +3,7 @@
 use super::files::is_damage;
 use super::segments::Found;
 use super::{Base, Repair};
+use crate::disk::files::list;
 use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
@@ -10,7 +11,9 @@ use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry;
 use crate::row::RowsKind;
-use crate::segment::FileName;
+use crate::segment::{FileName, VecsFile};
+use crate::stored::Precision;
+use crate::version::VersionRecord;
 use crate::view::segment::codes_path;
 use std::sync::Arc;
 
@@ -27,10 +30,12 @@ impl Repair<'_> {
             match record.model {
                 None => {
                     let model = Model::none(record.dim as usize, record.metric);
-                    return Ok(Some(Arc::new(model)));
+                    return Ok(Some(Arc::new(model.stored_as(record.precision()))));
                 }
                 Some(id) => match self.open_model(id) {
-                    Ok(model) => return Ok(Some(Arc::new(model))),
+                    Ok(model) => {
+                        return Ok(Some(Arc::new(model.stored_as(record.precision()))));
+                    }
                     Err(e) => self.done(format!("the active model {} is lost: {e}", id.short())),
                 },
             }
@@ -49,11 +54,15 @@ impl Repair<'_> {
             }
             (None, Some(segment)) => {
                 let meta = segment.rows.meta();
-                meta.dim.map(|dim| (dim.get(), meta.metric))
+                meta.vectors.map(|kind| (kind.dim.get(), meta.metric))
             }
             (None, None) => None,
         };
         models.extend(vectors.map(|(dim, metric)| Model::none(dim as usize, metric)));
+        if let Some(precision) = self.precision(hint, found)? {
+            let stored = models.into_iter().map(|model| model.stored_as(precision));
+            models = stored.collect();
+        }
         models.rotate_right(usize::from(vectors.is_some()));
         let best = (models.into_iter().enumerate())
             .filter(|(_, model)| self.fits(model, base, found))
@@ -111,11 +120,33 @@ impl Repair<'_> {
             (model.encoder_id(), model.metric()) == (record.encoder, record.metric)
         });
         let first = found.segments.first().map(|segment| segment.rows.meta());
-        let kind = first.is_none_or(|meta| match meta.dim {
+        let kind = first.is_none_or(|meta| match meta.vectors {
             None => model.kind() == RowsKind::Text,
-            Some(dim) => model.kind() == RowsKind::Vector && model.dim() == dim.get() as usize,
+            Some(kind) => {
+                model.kind() == RowsKind::Vector && model.dim() == kind.dim.get() as usize
+            }
         });
         same && kind && first.is_none_or(|meta| meta.metric == model.metric())
+    }
+
+    /// How stored vectors are rounded, by a record, or else by the files. `None` if nothing says it.
+    fn precision(&self, hint: Option<&VersionRecord>, found: &Found) -> Result<Option<Precision>> {
+        if let Some(record) = hint {
+            return Ok(Some(record.precision()));
+        }
+        let given = found.segments.iter().filter_map(|s| s.rows.vector_kind());
+        if let Some(kind) = given.into_iter().next() {
+            return Ok(Some(kind.precision));
+        }
+        let dir = self.layout.segments();
+        for name in list(&*self.disk, &dir)? {
+            if let Ok(name @ FileName::Vecs(..)) = name.parse()
+                && let Ok(vecs) = VecsFile::open(&*self.disk, &name.within(&dir))
+            {
+                return Ok(Some(vecs.meta().precision));
+            }
+        }
+        Ok(None)
     }
 
     /// How many segments have codes, or at least vectors, under a model.

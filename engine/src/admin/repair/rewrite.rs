@@ -7,11 +7,10 @@ use crate::ids::{Generation, RowId, SegmentId, Seq};
 use crate::model::Model;
 use crate::row::{RowsKind, ValueRef};
 use crate::segment::{RowsFile, Salvaged, VecsFile};
-use crate::stored::StoredRef;
+use crate::stored::Stored;
 use crate::view::live::Live;
 use crate::view::segment::vecs_path;
 use crate::write::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
-use half::f16;
 use std::collections::HashSet;
 
 /// Texts are encoded this many at a time.
@@ -157,6 +156,7 @@ impl Repair<'_> {
                     .filter(|vecs| {
                         vecs.meta().rows_hash == input.rows.hash()
                             && vecs.meta().encoder == model.encoder_id().0
+                            && vecs.meta().precision == model.precision()
                             && vecs.verify().is_empty()
                     }),
             };
@@ -211,7 +211,7 @@ impl Remains<'_> {
     }
 
     /// The stored vectors of some rows of texts. Those that are not there are encoded.
-    fn texts_vectors(&self, rows: &[(Seq, u32, RowId)]) -> Result<Vec<f16>> {
+    fn texts_vectors(&self, rows: &[(Seq, u32, RowId)]) -> Result<Stored> {
         let mut missing = Vec::new();
         for &(_, input, row) in rows {
             if self.inputs[input as usize].1.is_none() {
@@ -219,17 +219,22 @@ impl Remains<'_> {
             }
         }
         let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+        let (precision, dim) = (self.model.precision(), self.model.dim());
         let encoded = match missing.is_empty() {
-            true => Vec::new(),
+            true => Stored::none(precision),
             false => self.model.encode_keys(&missing)?,
         };
-        let mut encoded = encoded.chunks_exact(self.model.dim());
-        let mut vectors = Vec::with_capacity(rows.len() * self.model.dim());
+        let mut next = 0..missing.len();
+        let mut vectors = Stored::none(precision);
+        vectors.reserve(rows.len(), dim);
         for &(_, input, row) in rows {
             let at = row.0 as usize;
             match &self.inputs[input as usize].1 {
-                Some(vecs) => vectors.extend_from_slice(vecs.vectors(at..at + 1)?),
-                None => vectors.extend_from_slice(encoded.next().expect("one for each text")),
+                Some(vecs) => vectors.extend(vecs.vectors(at..at + 1)?),
+                None => {
+                    let at = next.next().expect("one for each text");
+                    vectors.extend(encoded.as_ref().rows(at..at + 1, dim));
+                }
             }
         }
         Ok(vectors)
@@ -243,7 +248,7 @@ impl Rows for Remains<'_> {
             let key = rows.key(row)?;
             match self.model.kind() {
                 RowsKind::Text => take(seq, key, ValueRef::Text(&self.text(input, row)?))?,
-                RowsKind::Vector => take(seq, key, ValueRef::Vector(rows.vector(row)?))?,
+                RowsKind::Vector => take(seq, key, rows.vector(row)?)?,
             }
         }
         Ok(())
@@ -251,7 +256,7 @@ impl Rows for Remains<'_> {
 
     fn each_vector(&self, take: TakeVectors<'_>) -> Result<()> {
         for rows in self.order.chunks(STEP) {
-            take(StoredRef::F16(&self.texts_vectors(rows)?))?;
+            take(self.texts_vectors(rows)?.as_ref())?;
         }
         Ok(())
     }

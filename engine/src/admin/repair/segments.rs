@@ -1,13 +1,12 @@
 //! Which segments belong to the database, and which of their rows are alive.
 
-use super::files::{OpenRows, is_damage};
+use super::files::{Known, OpenRows, is_damage};
 use super::{Base, Repair};
 use crate::disk::files::list;
 use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
 use crate::format::Kind;
 use crate::ids::{Generation, RowId, SegmentId, Seq};
-use crate::metric::Metric;
 use crate::segment::SegmentRecord;
 use crate::segment::{Deletions, FileName, RowsFile};
 use crate::version::VersionRecord;
@@ -64,12 +63,12 @@ impl Repair<'_> {
                 _ => {}
             }
         }
-        let metric = base.hint.as_ref().map_or(Metric::Cosine, |r| r.metric);
+        let known = Known::of(base.hint.as_ref());
         match &base.record {
             Some(record) => {
                 for segment in &record.segments {
                     on_disk.remove(&segment.id);
-                    self.named_segment(segment, metric, &mut found)?;
+                    self.named_segment(segment, known, &mut found)?;
                 }
                 found.assume_seqs();
                 // Whatever else is there is no part of this version: it is put aside, or taken in if so asked.
@@ -87,7 +86,7 @@ impl Repair<'_> {
                     }
                 }
             }
-            None => self.all_segments(on_disk, metric, &mut found)?,
+            None => self.all_segments(on_disk, known, &mut found)?,
         }
         found.segments.sort_by_key(|segment| {
             let seqs = segment.rows.summary().seqs;
@@ -132,11 +131,11 @@ impl Repair<'_> {
     fn named_segment(
         &mut self,
         named: &SegmentRecord,
-        metric: Metric,
+        known: Known,
         found: &mut Found,
     ) -> Result<()> {
         let id = named.id;
-        let OpenRows { rows, damage } = match self.open_rows(id, Some(named.rows_hash), metric)? {
+        let OpenRows { rows, damage } = match self.open_rows(id, Some(named.rows_hash), known)? {
             Ok(open) => open,
             Err(why) => {
                 let alive = named.rows - named.dead;
@@ -231,7 +230,7 @@ impl Repair<'_> {
         first_seq: Seq,
         found: &mut Found,
     ) -> Result<bool> {
-        let Ok(OpenRows { rows, damage }) = self.open_rows(id, None, Metric::Cosine)? else {
+        let Ok(OpenRows { rows, damage }) = self.open_rows(id, None, Known::of(None))? else {
             return Ok(false);
         };
         let inputs = &rows.meta().replaces;
@@ -276,12 +275,12 @@ impl Repair<'_> {
     fn all_segments(
         &mut self,
         on_disk: BTreeSet<SegmentId>,
-        metric: Metric,
+        known: Known,
         found: &mut Found,
     ) -> Result<()> {
         let mut open = BTreeMap::new();
         for id in on_disk {
-            match self.open_rows(id, None, metric)? {
+            match self.open_rows(id, None, known)? {
                 Ok(rows) => drop(open.insert(id, rows)),
                 Err(why) => {
                     let what = format!("the rows of segment {id} can't be read: {why}");

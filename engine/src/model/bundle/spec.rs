@@ -371,7 +371,7 @@ impl Manifest {
             if !names.insert(file.name.as_str()) {
                 return refuse(format!("{} is listed twice", file.name));
             }
-            if from_hex(&file.sha256).is_none()
+            if from_hex::<32>(&file.sha256).is_none()
                 || file.sha256.bytes().any(|b| b.is_ascii_uppercase())
             {
                 return refuse(format!("{:?} is no sha256 of {}", file.sha256, file.name));

@@ -65,7 +65,7 @@ impl<'a> RowsCursor<'a> {
         };
         let key = self.rows.keys.in_block(file, block, row)?;
         let value = match values {
-            Values::Vectors { .. } => ValueRef::Vector(self.rows.vector(RowId(row))?),
+            Values::Vectors { .. } => self.rows.vector(RowId(row))?,
             Values::Texts(texts) => {
                 if !self.texts.as_ref().is_some_and(|block| block.contains(row)) {
                     let decompressor = match &mut self.decompressor {

@@ -110,7 +110,7 @@ impl Keys {
     /// A block of keys, checked now.
     pub(super) fn block<'a>(&self, file: &'a SegmentFile, index: usize) -> Result<KeyBlock<'a>> {
         let words = |index: usize| -> Result<&[u64]> {
-            Ok(bytemuck::cast_slice(file.chunked(
+            Ok(bytemuck::cast_slice(file.checked(
                 &self.table,
                 index * ENTRY_BYTES..(index + 1) * ENTRY_BYTES,
             )?))

@@ -2,8 +2,22 @@
 
 use crate::format::{Decode, Encode, FormatError, Put, Take};
 use crate::segment::RowsHash;
+use crate::segment::vectors;
+use crate::stored::Precision;
 use crate::{Generation, Metric, SegmentId, Seq};
 use std::num::NonZeroU32;
+
+/// Stands for texts where a precision stands for vectors.
+const TEXTS: u32 = 1;
+
+/// What the vectors of a file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VectorKind {
+    /// Values per vector.
+    pub dim: NonZeroU32,
+    /// How they are rounded.
+    pub precision: Precision,
+}
 
 /// What a rows file is about, as known before its rows are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,8 +26,8 @@ pub struct RowsMeta {
     pub segment: SegmentId,
     /// The version that will be the first to name it.
     pub version: Generation,
-    /// The dimensions of ready-made vectors (normalised, if the metric is cosine); `None` where the rows are texts.
-    pub dim: Option<NonZeroU32>,
+    /// What ready-made vectors are (normalised, if the metric is cosine); `None` where the rows are texts.
+    pub vectors: Option<VectorKind>,
     /// How they are compared.
     pub metric: Metric,
     /// The segments whose living rows these are: the inputs of a compaction, for `repair` to know them by.
@@ -46,11 +60,18 @@ pub(super) struct Meta {
     pub(super) value_bytes: u64,
 }
 
+impl RowsMeta {
+    /// Returns `true` if rows have norms: vectors that are normalised when they are stored.
+    pub fn has_norms(&self) -> bool {
+        self.vectors.is_some() && self.metric == Metric::Cosine
+    }
+}
+
 impl Encode for Meta {
     fn encode(&self, out: &mut Vec<u8>) {
-        let (values, dim) = match self.about.dim {
-            None => (1, 0),
-            Some(dim) => (2, dim.get()),
+        let (values, dim) = match self.about.vectors {
+            None => (TEXTS, 0),
+            Some(kind) => (vectors::number(kind.precision), kind.dim.get()),
         };
         let (first, last) = self.seqs.unwrap_or_default();
         out.put_u64(self.about.segment.0);
@@ -81,9 +102,12 @@ impl Decode for Meta {
         let version = Generation(fields.u64()?);
         let rows = fields.u32()?;
         let (values, dim) = (fields.u32()?, fields.u32()?);
-        let dim = match (values, NonZeroU32::new(dim)) {
-            (1, None) => None,
-            (2, Some(dim)) => Some(dim),
+        let vectors = match (values, NonZeroU32::new(dim)) {
+            (TEXTS, None) => None,
+            (2.., Some(dim)) => Some(VectorKind {
+                dim,
+                precision: vectors::precision(values, fields)?,
+            }),
             _ => {
                 return Err(fields.wrong(format!("values of sort {values}, of {dim} dimensions")));
             }
@@ -114,7 +138,7 @@ impl Decode for Meta {
             about: RowsMeta {
                 segment,
                 version,
-                dim,
+                vectors,
                 metric,
                 replaces,
             },

@@ -15,7 +15,7 @@ mod texts;
 mod writer;
 
 pub use cursor::{RowRef, RowsCursor};
-pub use meta::{RowsMeta, RowsSummary};
+pub use meta::{RowsMeta, RowsSummary, VectorKind};
 pub use reader::RowsFile;
 pub use salvage::Salvaged;
 pub(crate) use salvage::correct_blocks;

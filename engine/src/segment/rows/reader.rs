@@ -3,15 +3,18 @@
 use super::cursor::RowsCursor;
 use super::index::Index;
 use super::keys::Keys;
-use super::meta::{Meta, RowsMeta, RowsSummary};
+use super::meta::{Meta, RowsMeta, RowsSummary, VectorKind};
 use super::seqs::Seqs;
 use super::texts::{Texts, decompressor};
 use crate::disk::files::Files;
 use crate::format::{Kind, Part, Section};
+use crate::row::ValueRef;
 use crate::segment::RowsHash;
 use crate::segment::file::SegmentFile;
 use crate::segment::key_index::KeyHash;
 use crate::segment::names::FileName;
+use crate::segment::vectors::Vectors;
+use crate::stored::{StoredRef, known};
 use crate::{Error, Result, RowId, Seq};
 use std::ops::Range;
 use std::path::Path;
@@ -34,7 +37,11 @@ pub struct RowsFile {
 #[derive(Debug)]
 pub(super) enum Values {
     Texts(Texts),
-    Vectors { part: Part, dim: usize },
+    Vectors {
+        vectors: Vectors,
+        /// Missing in files of version 1.
+        norms: Option<Part>,
+    },
 }
 
 impl RowsFile {
@@ -49,14 +56,15 @@ impl RowsFile {
     /// Checks that the sections have the lengths that META says.
     pub(super) fn with_meta(file: SegmentFile, meta: &Meta) -> Result<Self> {
         let rows = meta.rows;
-        let values = match meta.about.dim {
+        let values = match meta.about.vectors {
             None => Values::Texts(Texts::open(&file, rows)?),
-            Some(dim) => {
-                let len = (u64::from(rows) * u64::from(dim.get())).checked_mul(4);
-                let part = file.sized(Section::Vectors, len)?;
-                let dim = dim.get() as usize;
-                Values::Vectors { part, dim }
-            }
+            Some(kind) => Values::Vectors {
+                vectors: Vectors::open(&file, rows, kind.dim.get(), kind.precision)?,
+                norms: match meta.about.has_norms() && file.container().version() > 1 {
+                    true => Some(file.sized(Section::Norms, Some(u64::from(rows) * 8))?),
+                    false => None,
+                },
+            },
         };
         let summary = RowsSummary {
             rows,
@@ -168,29 +176,39 @@ impl RowsFile {
         Ok(Some(text.to_owned()))
     }
 
-    /// Numbers a vector, `None` in a segment of texts.
-    pub fn dim(&self) -> Option<usize> {
-        self.about.dim.map(|dim| dim.get() as usize)
+    /// Returns what the vectors are, `None` in a segment of texts.
+    pub fn vector_kind(&self) -> Option<VectorKind> {
+        self.about.vectors
     }
 
-    /// The vector of a row. Panics in a segment of texts.
-    pub fn vector(&self, row: RowId) -> Result<&[f32]> {
-        let row = row.0 as usize;
-        self.vectors(row..row + 1)
+    /// The vector of a row, with its norm. Panics in a segment of texts.
+    pub fn vector(&self, row: RowId) -> Result<ValueRef<'_>> {
+        let at = row.0 as usize;
+        Ok(ValueRef::Vector {
+            stored: self.vectors(at..at + 1)?,
+            norm: self.norm(row)?,
+        })
     }
 
-    /// Vectors of a range of rows: (rows, dim), 4-byte aligned. Panics in a segment of texts.
+    /// Vectors of a range of rows: (rows, dim). Panics in a segment of texts.
     #[inline]
-    pub fn vectors(&self, rows: Range<usize>) -> Result<&[f32]> {
-        let Values::Vectors { part, dim } = &self.values else {
+    pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
+        let Values::Vectors { vectors, .. } = &self.values else {
             panic!("a segment of texts has its vectors in vecs files");
         };
-        assert!(
-            rows.end <= self.row_count(),
-            "rows {rows:?} of {}",
-            self.row_count()
-        );
-        (self.file).numbers(part, rows.start * dim..rows.end * dim)
+        vectors.read(&self.file, rows)
+    }
+
+    /// The length that the vector of a row had before it was normalised, where that is known.
+    pub fn norm(&self, row: RowId) -> Result<Option<f64>> {
+        self.expect_row(row);
+        let at = row.0 as usize;
+        match &self.values {
+            Values::Vectors {
+                norms: Some(part), ..
+            } => Ok(known(self.file.numbers(part, at..at + 1)?[0])),
+            _ => Ok(None),
+        }
     }
 
     /// Gives back the memory of what was read, for those who read all of it once.

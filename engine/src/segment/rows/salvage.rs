@@ -2,7 +2,7 @@
 
 use super::RowRef;
 use super::keys::{self, KeyBlock};
-use super::meta::{Meta, RowsMeta};
+use super::meta::{Meta, RowsMeta, VectorKind};
 use super::reader::{RowsFile, Values};
 use super::texts::{self, TextBlock, decompressor};
 use crate::disk::files::Files;
@@ -11,6 +11,7 @@ use crate::row::ValueRef;
 use crate::segment::RowsHash;
 use crate::segment::file::SegmentFile;
 use crate::segment::names::FileName;
+use crate::stored::Precision;
 use crate::{Error, Generation, Metric, Result, RowId, SegmentId, Seq};
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -41,8 +42,14 @@ impl RowsFile {
         Some((meta.about.segment, hash))
     }
 
-    /// Opens a file whose META may be damaged: all but the metric follows from the other sections.
-    pub fn open_damaged(files: &dyn Files, path: &Path, metric: Metric) -> Result<Self> {
+    /// Opens a file whose META may be damaged: all but the metric, and whether vectors are f32 or f16, follows from the
+    /// other sections.
+    pub fn open_damaged(
+        files: &dyn Files,
+        path: &Path,
+        metric: Metric,
+        store: Option<Precision>,
+    ) -> Result<Self> {
         let damage = match Self::open(files, path) {
             Err(damage @ Error::Corrupt(_)) => damage,
             opened => return opened,
@@ -58,15 +65,27 @@ impl RowsFile {
             return Err(damage);
         };
         let rows = (entries.len() / 8) as u32;
-        let dim = match file.part(Section::Vectors, Check::Chunks) {
-            Ok(part) if rows > 0 => NonZeroU32::new((part.len() / 4 / rows as usize) as u32),
+        let container = file.container();
+        let vectors = match container.touched(Section::Vectors) {
+            Ok(part) if rows > 0 => {
+                let precision = match container.touched(Section::Scales) {
+                    Ok(_) => Some(Precision::I8),
+                    Err(_) if container.version() == 1 => Some(Precision::F32),
+                    Err(_) => store,
+                };
+                // Numbers that were read as others would be rows that nobody inserted.
+                let Some(precision) = precision else {
+                    return Err(damage);
+                };
+                vector_kind(&part, rows, precision)
+            }
             _ => None,
         };
         let meta = Meta {
             about: RowsMeta {
                 segment,
                 version: Generation(0),
-                dim,
+                vectors,
                 metric,
                 replaces: Vec::new(),
             },
@@ -120,7 +139,7 @@ impl RowsFile {
                 Err(why) => Err(Error::invalid(why.clone())),
             };
             let value = match &self.values {
-                Values::Vectors { .. } => self.vector(row).map(ValueRef::Vector),
+                Values::Vectors { .. } => self.vector(row),
                 Values::Texts(part) => {
                     let read = if texts.as_ref().is_some_and(|block| block.contains(row.0)) {
                         Ok(())
@@ -155,6 +174,13 @@ impl RowsFile {
         }
         Ok(())
     }
+}
+
+/// What vectors of this precision must be to fill a section.
+fn vector_kind(part: &Part, rows: u32, precision: Precision) -> Option<VectorKind> {
+    let dim = part.len() / precision.width() / rows as usize;
+    let dim = NonZeroU32::new(dim as u32)?;
+    Some(VectorKind { dim, precision })
 }
 
 /// Corrects flipped bits in the blocks of keys and texts of a rows file. Requires: the frame is whole.

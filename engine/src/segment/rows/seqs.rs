@@ -145,7 +145,7 @@ impl Seqs {
 
     fn start(&self, file: &SegmentFile, index: usize) -> Result<(u32, u64)> {
         let at = index * RUN_BYTES;
-        let words: &[u64] = bytemuck::cast_slice(file.chunked(&self.part, at..at + RUN_BYTES)?);
+        let words: &[u64] = bytemuck::cast_slice(file.checked(&self.part, at..at + RUN_BYTES)?);
         let (row, seq) = (words[0], words[1]);
         let row = u32::try_from(row).map_err(|_| {
             file.wrong(

@@ -230,7 +230,7 @@ impl Texts {
     }
 
     fn entry(&self, file: &SegmentFile, index: usize) -> Result<Entry> {
-        let bytes = file.chunked(&self.table, index * ENTRY_BYTES..(index + 1) * ENTRY_BYTES)?;
+        let bytes = file.checked(&self.table, index * ENTRY_BYTES..(index + 1) * ENTRY_BYTES)?;
         let words: &[u64] = bytemuck::cast_slice(bytes);
         Ok(Entry {
             offset: words[0],

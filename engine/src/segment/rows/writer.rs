@@ -2,7 +2,7 @@
 
 use super::index::IndexWriter;
 use super::keys::KeysWriter;
-use super::meta::{Meta, RowsMeta, RowsSummary};
+use super::meta::{Meta, RowsMeta, RowsSummary, VectorKind};
 use super::seqs::SeqsWriter;
 use super::texts::TextsWriter;
 use crate::disk::files::Files;
@@ -10,35 +10,50 @@ use crate::format::{Check, Encode, Kind, Section};
 use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
 use crate::segment::RowsHash;
 use crate::segment::output::Output;
+use crate::segment::vectors::VectorsWriter;
 use crate::{Error, Result, Seq};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Writes a rows file, row after row, in the order of their `Seq`.
 ///
-/// Values go to the file as they come. What must wait for them is kept: 8 bytes a row for the key index, 16 a run of
-/// `Seq`s, and the keys, of which all but 1 MiB go to a second temporary file.
+/// Values go to the file as they come. What must wait for them is kept: 8 bytes per row for the key index, up to 12 for
+/// scale and norm, 16 per run of `Seq`s, and the keys, of which all but 1 MiB go to a second temporary file.
 pub struct RowsWriter {
     output: Output,
     about: RowsMeta,
     seqs: SeqsWriter,
     keys: KeysWriter,
     index: IndexWriter,
-    /// `None` where the rows are vectors, which go to the file as they are.
-    texts: Option<TextsWriter>,
+    values: ValuesWriter,
     value_bytes: u64,
+}
+
+enum ValuesWriter {
+    Texts(TextsWriter),
+    Vectors {
+        vectors: VectorsWriter,
+        kind: VectorKind,
+        /// Written behind the vectors; `None` where rows have none.
+        norms: Option<Vec<f64>>,
+    },
 }
 
 impl RowsWriter {
     /// Begins a file. `path` is where it will be once finished.
     pub fn create(files: Arc<dyn Files>, path: &Path, about: RowsMeta) -> Result<Self> {
         let mut output = Output::create(Arc::clone(&files), path, Kind::Rows)?;
-        let texts = match about.dim {
-            None => Some(TextsWriter::begin(&mut output, path)?),
-            Some(_) => {
-                output.begin(Section::Vectors, Check::Chunks)?;
-                None
-            }
+        let values = match about.vectors {
+            None => ValuesWriter::Texts(TextsWriter::begin(&mut output, path)?),
+            Some(kind) => ValuesWriter::Vectors {
+                vectors: VectorsWriter::begin(
+                    &mut output,
+                    kind.dim.get() as usize,
+                    kind.precision,
+                )?,
+                kind,
+                norms: about.has_norms().then(Vec::new),
+            },
         };
         Ok(Self {
             output,
@@ -46,7 +61,7 @@ impl RowsWriter {
             seqs: SeqsWriter::default(),
             keys: KeysWriter::new(files, path),
             index: IndexWriter::default(),
-            texts,
+            values,
             value_bytes: 0,
         })
     }
@@ -75,15 +90,26 @@ impl RowsWriter {
             self.seqs.rows() < u32::MAX,
             "a segment is sealed before it has 2^32 rows"
         );
-        let dim = self.about.dim.map(|dim| dim.get() as usize);
-        match (&mut self.texts, value) {
-            (Some(texts), ValueRef::Text(text)) if text.len() <= MAX_TEXT => {
+        match (&mut self.values, value) {
+            (ValuesWriter::Texts(texts), ValueRef::Text(text)) if text.len() <= MAX_TEXT => {
                 texts.push(&mut self.output, text)?;
             }
-            (None, ValueRef::Vector(vector)) if Some(vector.len()) == dim => {
-                self.output.write(bytemuck::cast_slice(vector))?;
+            (
+                ValuesWriter::Vectors {
+                    vectors,
+                    kind,
+                    norms,
+                },
+                ValueRef::Vector { stored, norm },
+            ) if (stored.len(), stored.precision())
+                == (kind.dim.get() as usize, kind.precision) =>
+            {
+                vectors.push(&mut self.output, stored)?;
+                if let Some(norms) = norms {
+                    norms.push(norm.unwrap_or_default());
+                }
             }
-            _ => return Err(refused(key, value, dim)),
+            _ => return Err(refused(key, value, self.about.vectors)),
         }
         self.value_bytes += value.bytes();
         self.seqs.push(seq);
@@ -99,12 +125,19 @@ impl RowsWriter {
             seqs,
             keys,
             index,
-            texts,
+            values,
             value_bytes,
         } = self;
         let (rows, range, key_bytes) = (seqs.rows(), seqs.range(), keys.bytes());
-        if let Some(texts) = texts {
-            texts.finish(&mut output)?;
+        match values {
+            ValuesWriter::Texts(texts) => texts.finish(&mut output)?,
+            ValuesWriter::Vectors { vectors, norms, .. } => {
+                vectors.finish(&mut output)?;
+                if let Some(norms) = norms {
+                    let norms = bytemuck::cast_slice(&norms);
+                    output.section(Section::Norms, Check::Chunks, norms)?;
+                }
+            }
         }
         keys.finish(&mut output)?;
         index.finish(&mut output)?;
@@ -129,22 +162,25 @@ impl RowsWriter {
     }
 }
 
-/// Why a value is none of a file's. `dim`: the dimensions of the file's vectors; `None` if it holds texts.
+/// Why a value is none of a file's. `kind`: that of the file's vectors; `None` if it holds texts.
 #[cold]
-fn refused(key: &str, value: ValueRef<'_>, dim: Option<usize>) -> Error {
+fn refused(key: &str, value: ValueRef<'_>, kind: Option<VectorKind>) -> Error {
     let key = beginning(key);
-    Error::invalid(match (value, dim) {
+    let told = |VectorKind { dim, precision }| format!("vectors of {dim} values as {precision}");
+    Error::invalid(match (value, kind) {
         (ValueRef::Text(text), None) => format!(
             "the text of {key:?} has {} bytes, the most is {MAX_TEXT}; split it",
             text.len()
         ),
-        (ValueRef::Text(_), Some(dim)) => {
-            format!("{key:?} has a text, its segment holds vectors of {dim} dimensions")
+        (ValueRef::Text(_), Some(kind)) => {
+            format!("{key:?} has a text, its segment holds {}", told(kind))
         }
-        (ValueRef::Vector(_), None) => format!("{key:?} has a vector, its segment holds texts"),
-        (ValueRef::Vector(vector), Some(dim)) => format!(
-            "the vector of {key:?} has {} dimensions, its segment holds vectors of {dim}",
-            vector.len()
+        (ValueRef::Vector { .. }, None) => format!("{key:?} has a vector, its segment holds texts"),
+        (ValueRef::Vector { stored, .. }, Some(kind)) => format!(
+            "the vector of {key:?} has {} values as {}, its segment holds {}",
+            stored.len(),
+            stored.precision(),
+            told(kind)
         ),
     })
 }

@@ -10,6 +10,7 @@ use crate::disk::files::Disk;
 use crate::disk::files::Files;
 use crate::quantizer::CodeShape;
 use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
+use crate::stored::{Precision, StoredRef};
 use crate::{Generation, Metric, SegmentId, Seq};
 use half::f16;
 use std::num::NonZeroU32;
@@ -23,11 +24,16 @@ fn disk() -> Arc<dyn Files> {
     Arc::new(DISK)
 }
 
-fn about(dim: Option<NonZeroU32>) -> RowsMeta {
+fn kind(dim: u32, precision: Precision) -> Option<VectorKind> {
+    let dim = NonZeroU32::new(dim)?;
+    Some(VectorKind { dim, precision })
+}
+
+fn about(vectors: Option<VectorKind>) -> RowsMeta {
     RowsMeta {
         segment: SEGMENT,
         version: Generation(3),
-        dim,
+        vectors,
         metric: Metric::Cosine,
         replaces: vec![SegmentId(2), SegmentId(5)],
     }
@@ -53,11 +59,20 @@ fn write_texts(dir: &Path, rows: &[(Seq, String, String)]) -> (PathBuf, RowsSumm
     (path.clone(), writer.finish().unwrap())
 }
 
+/// A vector with a norm that follows from it.
+fn given(vector: &[f32]) -> ValueRef<'_> {
+    ValueRef::Vector {
+        stored: StoredRef::F32(vector),
+        norm: Some(f64::from(vector[0]) + 0.5),
+    }
+}
+
 fn write_vectors(dir: &Path, dim: u32, rows: &[(Seq, String, Vec<f32>)]) -> (PathBuf, RowsSummary) {
     let path = FileName::Rows(SEGMENT).within(dir);
-    let mut writer = RowsWriter::create(disk(), &path, about(NonZeroU32::new(dim))).unwrap();
+    let about = about(kind(dim, Precision::F32));
+    let mut writer = RowsWriter::create(disk(), &path, about).unwrap();
     for (seq, key, vector) in rows {
-        writer.push(*seq, key, ValueRef::Vector(vector)).unwrap();
+        writer.push(*seq, key, given(vector)).unwrap();
     }
     (path.clone(), writer.finish().unwrap())
 }
@@ -71,24 +86,17 @@ fn write_vecs(dir: &Path, rows: u32, dim: u32) -> PathBuf {
         encoder,
         rows,
         dim,
+        precision: Precision::F16,
     };
     let mut writer = VecsWriter::create(disk(), &path, meta).unwrap();
     for row in 0..rows {
         let vector: Vec<f16> = (0..dim)
             .map(|i| f16::from_f32((row * dim + i) as f32))
             .collect();
-        writer.push(&vector).unwrap();
+        writer.push(StoredRef::F16(&vector)).unwrap();
     }
     writer.finish().unwrap();
     path
-}
-
-fn code_stats(meta: &CodesMeta) -> CodeStats {
-    CodeStats {
-        squared_error: 12.5,
-        count: u64::from(meta.rows),
-        usage: (0..(meta.shape.subspaces() * meta.shape.codewords()) as u32).collect(),
-    }
 }
 
 fn write_codes(dir: &Path, rows: u32, subspaces: usize, codewords: usize) -> PathBuf {
@@ -108,7 +116,7 @@ fn write_codes(dir: &Path, rows: u32, subspaces: usize, codewords: usize) -> Pat
             .collect();
         writer.push_blocks(&bytes).unwrap();
     }
-    writer.finish(&code_stats(&meta)).unwrap();
+    writer.finish().unwrap();
     path
 }
 

@@ -37,7 +37,7 @@ fn check_rows(path: &Path, summary: &RowsSummary, rows: &[(Seq, String, ValueRef
                         "row {row}"
                     );
                 }
-                ValueRef::Vector(vector) => assert_eq!(file.vector(row).unwrap(), *vector),
+                ValueRef::Vector { .. } => assert_eq!(file.vector(row).unwrap(), *value),
             }
             let absent = format!("{key}?");
             assert_eq!(
@@ -86,7 +86,7 @@ proptest! {
             .map(|(seq, (_, key))| (seq, key, (0..dim).map(|_| next() as f32).collect::<Vec<_>>()))
             .collect();
         let (path, summary) = write_vectors(dir.path(), dim, &rows);
-        let expected: Vec<_> = rows.iter().map(|(seq, key, v)| (*seq, key.clone(), ValueRef::Vector(v))).collect();
+        let expected: Vec<_> = rows.iter().map(|(seq, key, v)| (*seq, key.clone(), given(v))).collect();
         check_rows(&path, &summary, &expected);
     }
 }
@@ -169,9 +169,64 @@ fn vectors_of_many_chunks_come_back_in_ranges() {
             .iter()
             .flat_map(|row| row.2.clone())
             .collect();
-        assert_eq!(file.vectors(range).unwrap(), expected);
+        assert_eq!(file.vectors(range).unwrap(), StoredRef::F32(&expected));
     }
-    assert_eq!(file.vectors(0..3000).unwrap().as_ptr() as usize % 64, 0);
+    let StoredRef::F32(all) = file.vectors(0..3000).unwrap() else {
+        panic!("written as f32");
+    };
+    assert_eq!(all.as_ptr() as usize % 64, 0);
+}
+
+#[test]
+fn vectors_of_every_precision_come_back_from_rows_and_from_vecs() {
+    let mut next = numbers(9);
+    let (rows, dim) = (700, 24);
+    let values: Vec<f32> = (0..rows * dim).map(|_| next() as f32 / 1e9 - 1.0).collect();
+    for precision in Precision::ALL {
+        let stored = precision.round(&values, dim, false);
+        let stored = stored.as_ref();
+        let dir = tempfile::tempdir().unwrap();
+        let path = FileName::Rows(SEGMENT).within(dir.path());
+        let about = about(kind(dim as u32, precision));
+        let mut writer = RowsWriter::create(disk(), &path, about).unwrap();
+        for row in 0..rows {
+            let value = ValueRef::Vector {
+                stored: stored.rows(row..row + 1, dim),
+                norm: (row % 3 > 0).then_some(row as f64 + 0.1),
+            };
+            writer
+                .push(Seq(row as u64), &row.to_string(), value)
+                .unwrap();
+        }
+        let summary = writer.finish().unwrap();
+        assert_eq!(summary.value_bytes, stored.bytes() as u64);
+        let file = RowsFile::open(&DISK, &path).unwrap();
+        assert!(file.verify().is_empty());
+        assert_eq!(file.vectors(0..rows).unwrap(), stored);
+        for row in [0, 1, 698] {
+            let norm = (row % 3 > 0).then_some(row as f64 + 0.1);
+            assert_eq!(file.norm(RowId(row as u32)).unwrap(), norm);
+        }
+
+        let encoder = [3; 32];
+        let path = FileName::Vecs(SEGMENT, ShortId::of(&encoder)).within(dir.path());
+        let meta = VecsMeta {
+            segment: SEGMENT,
+            rows_hash: RowsHash(5),
+            encoder,
+            rows: rows as u32,
+            dim: dim as u32,
+            precision,
+        };
+        let mut writer = VecsWriter::create(disk(), &path, meta).unwrap();
+        writer.push(stored.rows(0..650, dim)).unwrap();
+        writer.push(stored.rows(650..rows, dim)).unwrap();
+        writer.finish().unwrap();
+        let file = VecsFile::open(&DISK, &path).unwrap();
+        assert_eq!(file.meta(), &meta);
+        assert_eq!(file.vectors(0..rows).unwrap(), stored);
+        assert!(file.verify().is_empty());
+    }
 }
 
 #[test]
@@ -180,7 +235,7 @@ fn vecs_come_back() {
     let file = VecsFile::open(&DISK, &write_vecs(dir.path(), 100, 5)).unwrap();
     assert_eq!((file.row_count(), file.dim()), (100, 5));
     let expected: Vec<f16> = (50..60).map(|x| f16::from_f32(x as f32)).collect();
-    assert_eq!(file.vectors(10..12).unwrap(), expected);
+    assert_eq!(file.vectors(10..12).unwrap(), StoredRef::F16(&expected));
     assert!(file.verify().is_empty());
 }
 
@@ -199,7 +254,6 @@ fn codes_come_back_in_blocks() {
             CodesFile::open(&DISK, &write_codes(dir.path(), rows, subspaces, codewords)).unwrap();
         let meta = file.meta();
         assert_eq!((meta.rows, meta.shape.block_bytes()), (rows, block_bytes));
-        assert_eq!(file.stats().unwrap(), code_stats(meta));
         let all = file.blocks(0..meta.blocks()).unwrap();
         assert_eq!(all.len(), rows.div_ceil(64) as usize * block_bytes);
         for block in 0..meta.blocks() {
@@ -262,18 +316,22 @@ fn keys_and_texts_out_of_bounds_are_refused() {
 
 #[test]
 fn a_value_of_another_kind_or_width_is_refused_and_leaves_nothing() {
-    let (text, vector) = (ValueRef::Text("text"), ValueRef::Vector(&[1.0, 2.0]));
-    for (dim, fits, others) in [
+    let (text, vector) = (ValueRef::Text("text"), given(&[1.0, 2.0]));
+    let halves = ValueRef::Vector {
+        stored: StoredRef::F16(&[f16::ONE; 2]),
+        norm: None,
+    };
+    for (kind, fits, others) in [
         (None, text, vec![vector]),
         (
-            NonZeroU32::new(2),
+            kind(2, Precision::F32),
             vector,
-            vec![text, ValueRef::Vector(&[1.0])],
+            vec![text, given(&[1.0]), halves],
         ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let path = FileName::Rows(SEGMENT).within(dir.path());
-        let mut writer = RowsWriter::create(disk(), &path, about(dim)).unwrap();
+        let mut writer = RowsWriter::create(disk(), &path, about(kind)).unwrap();
         for other in others {
             let refused = writer.push(Seq(1), "other", other);
             assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
