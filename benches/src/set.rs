@@ -3,8 +3,11 @@
 //! none). Keys of one group are right for each other.
 
 use anyhow::{Context, Result};
+use mopqdb_formats::lines::Lines;
+use mopqdb_formats::pairs::{Pairs, Queries};
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::Path;
 
 /// The keys of a set, and which of them belong together.
@@ -16,7 +19,7 @@ pub struct Set {
 }
 
 /// Distinct queries in order of appearance, with the rows of their keys.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Questions {
     /// The texts.
     pub queries: Vec<String>,
@@ -35,9 +38,9 @@ impl Set {
             let mut seen = HashSet::new();
             let mut keys = Vec::new();
             for name in ["train.tsv", "test.tsv", "valid.tsv"] {
-                for (_, key) in pairs(&read(dir, name)?).with_context(|| name.to_owned())? {
-                    if seen.insert(key.to_owned()) {
-                        keys.push(key.to_owned());
+                for pair in pairs(dir, name)?.lines {
+                    if seen.insert(pair.answer.clone()) {
+                        keys.push(pair.answer);
                     }
                 }
             }
@@ -58,19 +61,17 @@ impl Set {
     /// The questions of a file of pairs. Where the set has groups, every other member of a query's group is right.
     pub fn questions(&self, dir: &Path, name: &str) -> Result<Questions> {
         let rows = self.rows();
-        let mut numbers: HashMap<&str, usize> = HashMap::new();
-        let mut all = Questions::default();
-        let text = read(dir, name)?;
-        for (query, key) in pairs(&text).with_context(|| name.to_owned())? {
+        let pairs = pairs(dir, name)?;
+        let mut all = Questions {
+            right: vec![Vec::new(); pairs.queries.len()],
+            own: Vec::with_capacity(pairs.queries.len()),
+            queries: pairs.queries,
+        };
+        for pair in &pairs.lines {
             let row = *rows
-                .get(key)
-                .with_context(|| format!("{name}: no key {key:?}"))?;
-            let number = *numbers.entry(query).or_insert_with(|| {
-                all.queries.push(query.to_owned());
-                all.right.push(Vec::new());
-                all.right.len() - 1
-            });
-            all.right[number].push(row);
+                .get(pair.answer.as_str())
+                .with_context(|| format!("{name}:{}: no key {:?}", pair.number, pair.answer))?;
+            all.right[pair.query].push(row);
         }
         for (query, right) in all.queries.iter().zip(&mut all.right) {
             right.sort_unstable();
@@ -106,15 +107,11 @@ fn read(dir: &Path, name: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("{}: reading", path.display()))
 }
 
-/// The query and key of each line.
-fn pairs(text: &str) -> Result<Vec<(&str, &str)>> {
-    text.lines()
-        .filter(|line| !line.is_empty())
-        .map(|line| {
-            line.split_once('\t')
-                .with_context(|| format!("no TAB in {line:?}"))
-        })
-        .collect()
+fn pairs(dir: &Path, name: &str) -> Result<Pairs> {
+    let path = dir.join(name);
+    let file = File::open(&path).with_context(|| format!("{}: opening", path.display()))?;
+    let mut lines = Lines::new(name, Box::new(BufReader::new(file)));
+    Ok(Pairs::read(&mut lines, Queries::Texts)?)
 }
 
 #[derive(Debug)]
@@ -187,6 +184,6 @@ mod tests {
     fn a_pair_whose_key_is_nowhere_is_refused_by_name() {
         let (dir, set) = set(&[("keys.tsv", "a\n"), ("test.tsv", "q\tz\n")]);
         let error = set.unwrap().questions(dir.path(), "test.tsv").unwrap_err();
-        assert!(error.to_string().contains("\"z\""), "{error}");
+        assert_eq!(error.to_string(), "test.tsv:1: no key \"z\"");
     }
 }
