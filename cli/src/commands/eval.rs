@@ -1,7 +1,6 @@
 mod html;
 mod measure;
 mod page_file;
-mod svg;
 
 use crate::exit::usage;
 use crate::out::{Out, Table, say};

@@ -2,7 +2,7 @@
 //!
 //! [`vectors`] reads and writes arrays of vectors: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour
 //! benchmarks. [`faiss`] writes an index that Faiss loads. [`pairs`] reads queries and their right
-//! answers from [`lines`].
+//! answers from [`lines`]. [`plot`] draws SVG.
 //!
 //! ```
 //! use mopqdb_formats::vectors::{VectorReader, VectorWriter};
@@ -24,6 +24,7 @@ mod error;
 pub mod faiss;
 pub mod lines;
 pub mod pairs;
+pub mod plot;
 pub mod vectors;
 
 pub use error::{Error, Result};

@@ -1,11 +1,11 @@
 //! The report as one page that needs nothing beside it: recall curves, training curves, codeword use, hits side by side.
 
 use super::measure::{Measured, tells_ceiling};
-use super::svg::{self, COLOURS, Line};
 use super::{SEED, bootstrap};
 use anyhow::Result;
 use mopqdb::Snapshot;
 use mopqdb::eval::Questions;
+use mopqdb_formats::plot::{COLOURS, Chart, Line, bars, escape};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}small{opacity:.7}
 svg{width:100%;max-width:720px;height:auto;font:11px system-ui,sans-serif}svg text{fill:currentColor}
-.grid{stroke:currentColor;opacity:.15}.use{width:128px;height:32px;background:var(--soft)}
+.grid{stroke:currentColor;opacity:.15}.mark{stroke:currentColor;opacity:.4}.use{width:128px;height:32px;background:var(--soft)}
 .legend span{margin-right:1.2rem}.legend i{display:inline-block;width:26px;margin-right:.4rem;vertical-align:middle}
 .sides{display:grid;grid-template-columns:1fr 1fr;gap:1rem}.right{background:#2a9d5c33}
 ol{margin:.2rem 0;padding-left:1.6rem}li{overflow-wrap:anywhere;padding:.1rem .3rem}code{font-size:.85em}
@@ -124,7 +124,21 @@ fn curves(measured: &[Measured], cuts: &[usize]) -> String {
             }));
         }
     }
-    svg::lines("k", "recall@k", true, &lines) + &svg::legend(&lines)
+    Chart::new("k", "recall@k", &lines).log_x().inline() + &legend(&lines)
+}
+
+fn legend(lines: &[Line]) -> String {
+    let mut html = String::from("<p class=\"legend\">");
+    for line in lines {
+        let style = if line.dashed { "dashed" } else { "solid" };
+        let _ = write!(
+            html,
+            "<span><i style=\"border-top:3px {style} {}\"></i>{}</span> ",
+            line.colour,
+            escape(&line.name)
+        );
+    }
+    html + "</p>"
 }
 
 /// What trainers wrote of their course: epochs with a loss and perhaps a recall, or the distortions of k-means.
@@ -132,8 +146,8 @@ fn training(measured: &[Measured]) -> String {
     let mut html = String::new();
     for (n, model) in measured.iter().enumerate() {
         let colour = COLOURS[n % COLOURS.len()];
-        let line = |name: &str, points: Vec<(f64, f64)>| Line {
-            name: name.into(),
+        let line = |points: Vec<(f64, f64)>| Line {
+            name: String::new(),
             colour,
             dashed: false,
             points,
@@ -146,7 +160,8 @@ fn training(measured: &[Measured]) -> String {
                     .filter_map(|epoch| Some((epoch["epoch"].as_f64()?, epoch[field].as_f64()?)))
                     .collect();
                 if points.len() > 1 {
-                    charts.push(svg::lines("epoch", what, false, &[line(what, points)]));
+                    let lines = [line(points)];
+                    charts.push(Chart::new("epoch", what, &lines).dotted().inline());
                 }
             }
         } else if let Some(distortions) = model.training["distortions"].as_array() {
@@ -156,12 +171,12 @@ fn training(measured: &[Measured]) -> String {
                 .filter_map(|(round, value)| Some((round as f64 + 1.0, value.as_f64()?)))
                 .collect();
             if points.len() > 1 {
-                charts.push(svg::lines(
-                    "round",
-                    "mean squared error",
-                    false,
-                    &[line("", points)],
-                ));
+                let lines = [line(points)];
+                charts.push(
+                    Chart::new("round", "mean squared error", &lines)
+                        .dotted()
+                        .inline(),
+                );
             }
         }
         if !charts.is_empty() {
@@ -210,7 +225,7 @@ fn codewords(measured: &[Measured]) -> String {
                 codes.used[subspace],
                 counts.len(),
                 codes.entropy[subspace],
-                svg::usage(counts, COLOURS[n % COLOURS.len()])
+                bars(counts, COLOURS[n % COLOURS.len()])
             );
         }
         html += "</table>";
@@ -269,12 +284,4 @@ fn hits(measured: &[Measured], questions: &Questions, snapshot: &Snapshot) -> Re
         html += "</div>";
     }
     Ok(html)
-}
-
-/// A text as it may stand in a page.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
