@@ -211,16 +211,9 @@ pub(super) fn in_parallel<T: Send>(
     }
     let out_width = out.len() / n;
     let share = n.div_ceil(threads.max(1));
-    let map = &map;
-    std::thread::scope(|scope| {
-        let parts = rows
-            .chunks(share * width)
-            .zip(out.chunks_mut(share * out_width));
-        let running: Result<Vec<_>> = parts
-            .map(|(rows, out)| threads::start_in(scope, "mopqdb-eval", move || map(rows, out)))
-            .collect();
-        running?
-            .into_iter()
-            .try_for_each(|part| part.join().expect("it returns its errors"))
-    })
+    let parts = rows
+        .chunks(share * width)
+        .zip(out.chunks_mut(share * out_width));
+    threads::share_out("mopqdb-eval", parts, |(rows, out)| map(rows, out))?;
+    Ok(())
 }

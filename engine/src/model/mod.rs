@@ -320,22 +320,8 @@ impl Model {
             return self.quantize(vectors);
         }
         let share = rows.div_ceil(shares) * self.dim;
-        let parts: Result<Vec<Vec<u8>>> = std::thread::scope(|scope| {
-            let mut shares = vectors.chunks(share);
-            let own = shares.next().unwrap_or_default();
-            let others: Result<Vec<_>> = shares
-                .map(|part| threads::start_in(scope, "mopqdb-quantize", || self.quantize(part)))
-                .collect();
-            let others = others?;
-            let own = self.quantize(own);
-            let others = others.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|e| std::panic::resume_unwind(e))
-            });
-            std::iter::once(own).chain(others).collect()
-        });
-        match parts {
+        let quantize = |part: &[f32]| self.quantize(part);
+        match threads::share_out("mopqdb-quantize", vectors.chunks(share), quantize) {
             Ok(parts) => Ok(parts.concat()),
             // Which row it is, counted from the first.
             Err(_) => self.quantize(vectors),

@@ -67,29 +67,13 @@ pub(crate) fn encode_segment(
     for start in (0..rows).step_by(share * threads) {
         options.check_stop()?;
         let end = (start + share * threads).min(rows);
-        let shares: Vec<_> = (start..end)
+        let shares = (start..end)
             .step_by(share)
-            .map(|at| at..(at + share).min(end))
-            .collect();
-        let work = |range: Range<usize>| {
+            .map(|at| at..(at + share).min(end));
+        let quantized = threads::share_out("mopqdb-rebuild", shares, |range| {
             let mut wide = Vec::with_capacity(range.len() * target.dim());
             source(range.clone())?.widen_into(&mut wide);
             (target.quantize(&wide)).map_err(|e| named(view, target, &range, &wide, e))
-        };
-        let quantized = std::thread::scope(|scope| -> Result<Vec<_>> {
-            let (own, others) = shares.split_last().expect("a range of rows has a share");
-            let others: Result<Vec<_>> = others
-                .iter()
-                .map(|range| threads::start_in(scope, "mopqdb-rebuild", || work(range.clone())))
-                .collect();
-            let others = others?;
-            let own = work(own.clone());
-            let joined = others.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|e| std::panic::resume_unwind(e))
-            });
-            joined.chain([own]).collect()
         })?;
         for codes in quantized {
             sink.push(&codes)?;

@@ -1,4 +1,4 @@
-//! Starting threads. One that can't be started is an error, never a panic.
+//! Starting threads, and sharing work among them. One that can't be started is an error, never a panic.
 
 pub(crate) mod turns;
 
@@ -45,6 +45,38 @@ pub(crate) fn start_in<'scope, T: Send + 'scope>(
     started.map_err(|e| not_started(name, &e))
 }
 
+/// Works at all shares at once: at the last on this thread, at each of the others on one of its own. Returns the answers
+/// in the order of the shares.
+///
+/// For work that comes seldom: what a query shares out goes to the scanner's threads, which are there already.
+///
+/// # Errors
+/// That of the first share, in their order, that has one; [`Error::Invalid`] if a thread can't be started.
+pub(crate) fn share_out<S: Send, T: Send>(
+    name: &str,
+    shares: impl IntoIterator<Item = S>,
+    work: impl Fn(S) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let mut others: Vec<S> = shares.into_iter().collect();
+    let Some(own) = others.pop() else {
+        return Ok(Vec::new());
+    };
+    let work = &work;
+    std::thread::scope(|scope| {
+        let others: Result<Vec<_>> = (others.into_iter())
+            .map(|share| start_in(scope, name, move || work(share)))
+            .collect();
+        let others = others?;
+        let own = work(own);
+        let others = others.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        others.chain([own]).collect()
+    })
+}
+
 fn not_started(name: &str, why: &std::io::Error) -> Error {
     Error::invalid(format!(
         "the thread {name} could not be started ({why}); ask for fewer threads, or raise the limits on memory and processes"
@@ -75,6 +107,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::{CreateOptions, Database, Metric, Options, Row};
     use std::cell::Cell;
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     thread_local! {
         /// Threads that this thread may still start; `None` for any number.
@@ -105,6 +139,40 @@ pub(crate) mod tests {
         drop(Database::create(&path, &new, Options::default()).unwrap());
         assert!(Database::open(&path, options.clone()).is_err());
         assert!(crate::Reader::open(&path, options).is_err());
+    }
+
+    #[test]
+    fn each_share_has_a_thread_and_its_answer_the_place_of_the_share() {
+        let this = || std::thread::current().id();
+        let work = |n: usize| Ok((n * n, this()));
+        let answers = share_out("of a test", [1, 2, 3], work).unwrap();
+        let (squares, threads): (Vec<_>, BTreeSet<_>) = (answers.iter())
+            .map(|(square, id)| (*square, format!("{id:?}")))
+            .unzip();
+        assert_eq!(squares, [1, 4, 9]);
+        assert_eq!(threads.len(), 3);
+        assert_eq!(answers[2].1, this());
+        let none = share_out("of a test", [], work).unwrap();
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn the_first_share_in_order_that_fails_is_the_one_that_is_told() {
+        let done = AtomicUsize::new(0);
+        let error = share_out("of a test", 0..4, |n| {
+            done.fetch_add(1, Ordering::Relaxed);
+            match n {
+                1 | 3 => Err(Error::invalid(format!("share {n}"))),
+                _ => Ok(()),
+            }
+        })
+        .unwrap_err();
+        assert!(error.to_string().contains("share 1"), "{error}");
+        assert_eq!(done.into_inner(), 4);
+        let work = |_| Ok(());
+        let error = with_threads_left(1, || share_out("of a test", 0..3, work)).unwrap_err();
+        assert!(error.to_string().contains("fewer threads"), "{error}");
+        with_threads_left(2, || share_out("of a test", 0..3, work)).unwrap();
     }
 
     #[test]
