@@ -2,6 +2,7 @@
 
 use super::distance::Sums;
 use super::lanes::Lanes;
+use half::f16;
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
@@ -94,6 +95,16 @@ impl Sums for Avx2Sums {
         debug_assert!(first <= 8);
         // SAFETY: the caller has AVX2; `first` is 0 or 8, and this load needs no alignment.
         Self(unsafe { _mm256_loadu_ps(values.as_ptr().add(first)) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_halves(values: &[f16; 16], first: usize) -> Self {
+        debug_assert!(first <= 8);
+        // SAFETY: the caller has F16C; `first` is 0 or 8, and this load needs no alignment.
+        unsafe {
+            let halves = _mm_loadu_si128(values.as_ptr().add(first).cast());
+            Self(_mm256_cvtph_ps(halves))
+        }
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@ use super::filter::Table;
 use super::lanes::Lanes;
 use super::stream::ask_ahead;
 use super::survivors::Survivors;
+use half::f16;
 use std::arch::x86_64::*;
 
 #[derive(Clone, Copy)]
@@ -181,6 +182,15 @@ impl Sums for Avx512Sums {
     unsafe fn load(values: &[f32; 16], _first: usize) -> Self {
         // SAFETY: the caller has AVX-512; this load needs no alignment.
         Self(unsafe { _mm512_loadu_ps(values.as_ptr()) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_halves(values: &[f16; 16], _first: usize) -> Self {
+        // SAFETY: as for `load`.
+        unsafe {
+            let halves = _mm256_loadu_si256(values.as_ptr().cast());
+            Self(_mm512_cvtph_ps(halves))
+        }
     }
 
     #[inline(always)]

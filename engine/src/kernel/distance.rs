@@ -1,8 +1,10 @@
-//! Scores of whole vectors: 16 interleaved sums a pair and one fixed tree. Some queries meet some rows at a time, so that
-//! what was loaded is used more than once; which and how many changes no bit of a score.
+//! Scores of full-precision vectors: 16 interleaved sums per pair and one fixed tree. Some queries meet some rows at a time, so
+//! that what was loaded is used more than once; which, how many, and where rows are changes no bit of a score.
 
+use super::rows::{Ahead, Places, Value, widened};
 use super::scalar;
-use super::stream::touch;
+use super::stream::ask_for;
+use half::f16;
 
 /// Sums that are kept side by side: of the 16, those of one register.
 ///
@@ -15,8 +17,11 @@ pub(super) trait Sums: Copy {
 
     unsafe fn zero() -> Self;
 
-    /// The first [`Self::LANES`] of the values.
+    /// [`Self::LANES`] of the values, from `first` on.
     unsafe fn load(values: &[f32; 16], first: usize) -> Self;
+
+    /// The same of halves, which are widened.
+    unsafe fn load_halves(values: &[f16; 16], first: usize) -> Self;
 
     unsafe fn store(self, values: &mut [f32; 16], first: usize);
 
@@ -50,6 +55,11 @@ impl Sums for Plain {
     }
 
     #[inline(always)]
+    unsafe fn load_halves(values: &[f16; 16], _first: usize) -> Self {
+        Self(widened(values))
+    }
+
+    #[inline(always)]
     unsafe fn store(self, values: &mut [f32; 16], _first: usize) {
         *values = self.0;
     }
@@ -71,33 +81,39 @@ const ROWS: usize = 4;
 const QUERIES: usize = 3;
 
 /// The plain twin of [`similarities`].
-pub(super) fn plain<const L2: bool>(queries: &[f32], dim: usize, rows: &[f32], out: &mut [f32]) {
+pub(super) fn plain<V: Value, const L2: bool>(
+    queries: &[f32],
+    dim: usize,
+    rows: Places<'_, V>,
+    out: &mut [f32],
+) {
+    let count = out.len() / (queries.len() / dim);
     let pairs = queries
         .chunks_exact(dim)
-        .flat_map(|query| rows.chunks_exact(dim).map(move |row| (query, row)));
+        .flat_map(|query| (0..count).map(move |n| (query, rows.row(n, dim))));
     for ((query, row), out) in pairs.zip(out) {
-        *out = scalar::similarity::<L2>(query, row);
+        *out = scalar::similarity::<L2>(query, row.iter().map(|value| value.widened()));
     }
 }
 
-/// The score of each row (n, dim) for each query (m, dim): (m, n).
+/// The score of each row for each query (m, dim): (m, n).
 ///
 /// # Safety
 /// As for [`Sums`].
 #[inline(always)]
-pub(super) unsafe fn similarities<S: Sums, const L2: bool>(
+pub(super) unsafe fn similarities<S: Sums, V: Value, const L2: bool>(
     queries: &[f32],
     dim: usize,
-    rows: &[f32],
+    rows: Places<'_, V>,
     out: &mut [f32],
 ) {
-    let count = rows.len() / dim;
+    let count = out.len() / (queries.len() / dim);
     let mut groups = queries.chunks_exact(QUERIES * dim);
     let mut outs = out.chunks_exact_mut(QUERIES * count);
     // SAFETY: the caller's promise is ours.
     unsafe {
         for (group, out) in (&mut groups).zip(&mut outs) {
-            some::<S, QUERIES, ROWS, L2>(group, dim, rows, out);
+            some::<S, V, QUERIES, ROWS, L2>(group, dim, rows, out);
         }
         for (query, out) in groups
             .remainder()
@@ -105,7 +121,7 @@ pub(super) unsafe fn similarities<S: Sums, const L2: bool>(
             .zip(outs.into_remainder().chunks_exact_mut(count))
         {
             // One query has more rows instead.
-            some::<S, 1, { 2 * ROWS }, L2>(query, dim, rows, out);
+            some::<S, V, 1, { 2 * ROWS }, L2>(query, dim, rows, out);
         }
     }
 }
@@ -115,51 +131,45 @@ pub(super) unsafe fn similarities<S: Sums, const L2: bool>(
 /// # Safety
 /// As for [`Sums`].
 #[inline(always)]
-unsafe fn some<S: Sums, const Q: usize, const N: usize, const L2: bool>(
+unsafe fn some<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool>(
     queries: &[f32],
     dim: usize,
-    rows: &[f32],
+    rows: Places<'_, V>,
     out: &mut [f32],
 ) {
-    let count = rows.len() / dim;
+    let count = out.len() / Q;
     let each: [&[f32]; Q] = std::array::from_fn(|q| &queries[q * dim..][..dim]);
-    let mut at = 0;
-    // SAFETY: the caller's promise is ours.
-    unsafe {
-        while at + N <= count {
-            let group: [&[f32]; N] = std::array::from_fn(|n| &rows[(at + n) * dim..][..dim]);
-            // Rows that are used once come from memory, which is read in order.
-            if Q == 1 {
-                touch(&rows[at * dim..][..N * dim]);
-            }
-            let scores = tile::<S, Q, N, L2>(each, group);
-            for q in 0..Q {
-                out[q * count + at..][..N].copy_from_slice(&scores[q]);
-            }
-            at += N;
-        }
+    let ahead = Ahead::of(dim * size_of::<V>(), N);
+    for at in (0..count).step_by(N) {
         // The last few rows stand beside themselves.
-        if at < count {
-            let group: [&[f32]; N] =
-                std::array::from_fn(|n| &rows[(at + n).min(count - 1) * dim..][..dim]);
-            let scores = tile::<S, Q, N, L2>(each, group);
-            for q in 0..Q {
-                out[q * count + at..][..count - at].copy_from_slice(&scores[q][..count - at]);
-            }
+        let place = |n: usize| (at + n).min(count - 1);
+        let group: [&[V]; N] = std::array::from_fn(|n| rows.row(place(n), dim));
+        let next = std::array::from_fn(|n| rows.ahead_of(place(n), dim, &ahead));
+        // SAFETY: the caller's promise is ours.
+        let scores = unsafe { tile::<S, V, Q, N, L2>(each, group, next) };
+        let n = (count - at).min(N);
+        for q in 0..Q {
+            out[q * count + at..][..n].copy_from_slice(&scores[q][..n]);
         }
     }
 }
 
+/// Scores of `Q` queries and `N` rows. Rows that are used once come from memory: of one query, each row also asks for what is
+/// at its `next`.
+///
 /// # Safety
 /// As for [`Sums`].
 #[inline(always)]
-unsafe fn tile<S: Sums, const Q: usize, const N: usize, const L2: bool>(
+unsafe fn tile<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool>(
     queries: [&[f32]; Q],
-    rows: [&[f32]; N],
+    rows: [&[V]; N],
+    next: [*const u8; N],
 ) -> [[f32; N]; Q] {
     let queries = queries.map(|query| query.as_chunks::<16>());
     let rows = rows.map(|row| row.as_chunks::<16>());
     let whole = queries[0].0.len();
+    // A line of a cache has some groups of 16 values, or one of them has some lines.
+    let per_line = 64 / (16 * size_of::<V>());
     let mut sums = [[[0.0f32; 16]; N]; Q];
     // SAFETY: the caller's promise is ours.
     unsafe {
@@ -171,8 +181,12 @@ unsafe fn tile<S: Sums, const Q: usize, const N: usize, const L2: bool>(
                 for q in 0..Q {
                     x[q] = S::load(&queries[q].0[d], first);
                 }
+                let asks = Q == 1 && first == 0 && d % per_line == 0;
                 for n in 0..N {
-                    let v = S::load(&rows[n].0[d], first);
+                    if asks {
+                        ask_for(next[n].wrapping_add(d * 16 * size_of::<V>()));
+                    }
+                    let v = V::load::<S>(&rows[n].0[d], first);
                     for q in 0..Q {
                         own[q][n] = if L2 {
                             let difference = x[q].minus(v);
@@ -195,10 +209,11 @@ unsafe fn tile<S: Sums, const Q: usize, const N: usize, const L2: bool>(
         for n in 0..N {
             let pairs = queries[q].1.iter().zip(rows[n].1);
             for (sum, (x, v)) in sums[q][n].iter_mut().zip(pairs) {
+                let v = v.widened();
                 *sum = if L2 {
                     (x - v).mul_add(x - v, *sum)
                 } else {
-                    x.mul_add(*v, *sum)
+                    x.mul_add(v, *sum)
                 };
             }
         }
@@ -217,33 +232,121 @@ unsafe fn tile<S: Sums, const Q: usize, const N: usize, const L2: bool>(
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::Kernel;
     use crate::kernel::random::Random;
+    use crate::kernel::{Kernel, Places, Rows};
     use crate::metric::Metric;
+    use half::f16;
+    use half::slice::HalfFloatSliceExt;
+
+    const DIMS: [usize; 12] = [1, 3, 15, 16, 17, 31, 33, 48, 100, 128, 200, 384];
+    const COUNTS: [(usize, usize); 8] = [
+        (1, 1),
+        (3, 2),
+        (4, 3),
+        (7, 4),
+        (8, 1),
+        (9, 6),
+        (17, 1),
+        (64, 7),
+    ];
+
+    fn bits(
+        kernel: Kernel,
+        metric: Metric,
+        queries: &[f32],
+        dim: usize,
+        rows: Rows<'_>,
+    ) -> Vec<u32> {
+        let mut out = vec![f32::NAN; queries.len() / dim * rows.count(dim).unwrap()];
+        kernel.scores_of_rows(metric, queries, dim, rows, &mut out);
+        out.iter().map(|x| x.to_bits()).collect()
+    }
+
+    /// The rows in an order of their own, each somewhere in memory that is odd for their kind.
+    fn scattered<V: Copy + Default>(
+        values: &[V],
+        dim: usize,
+        random: &mut Random,
+    ) -> (Vec<V>, Vec<usize>) {
+        let count = values.len() / dim;
+        let mut places: Vec<usize> = (0..count).collect();
+        for n in (1..count).rev() {
+            places.swap(n, random.below(n + 1));
+        }
+        let gap = dim + 1 + random.below(7);
+        let mut memory = vec![V::default(); count * gap];
+        for (n, &place) in places.iter().enumerate() {
+            memory[place * gap..][..dim].copy_from_slice(&values[n * dim..][..dim]);
+        }
+        (
+            memory,
+            places.into_iter().map(|place| place * gap).collect(),
+        )
+    }
 
     #[test]
     fn every_kernel_scores_as_the_plain_twin_does_whatever_the_company() {
         let plain = Kernel::named("scalar").unwrap();
         let mut random = Random::new(5);
-        for dim in [1, 3, 15, 16, 17, 31, 48, 100, 128, 384] {
-            for (count, asked) in [(1, 1), (3, 2), (4, 3), (7, 4), (8, 1), (9, 6), (64, 7)] {
+        for dim in DIMS {
+            for (count, asked) in COUNTS {
                 let (queries, rows) = (random.normals(asked * dim), random.normals(count * dim));
+                let mut halves = vec![f16::ZERO; rows.len()];
+                halves.convert_from_f32_slice(&rows);
+                // Subnormal halves are widened to normal floats.
+                halves[0] = f16::from_bits(1);
+                let mut wide = vec![0.0; rows.len()];
+                halves.convert_to_f32_slice(&mut wide);
+                let (memory, at) = scattered(&rows, dim, &mut random);
+                let apart: Vec<&[f32]> = at.iter().map(|&at| &memory[at..][..dim]).collect();
+                let (memory, at) = scattered(&halves, dim, &mut random);
+                let halves_apart: Vec<&[f16]> = at.iter().map(|&at| &memory[at..][..dim]).collect();
                 for metric in [Metric::Ip, Metric::L2] {
-                    let scores = |kernel: Kernel, queries: &[f32], rows: &[f32]| {
-                        let mut out = vec![f32::NAN; queries.len() / dim * rows.len() / dim];
-                        kernel.similarities(metric, queries, dim, rows, &mut out);
-                        out.iter().map(|x| x.to_bits()).collect::<Vec<u32>>()
-                    };
-                    let expected = scores(plain, &queries, &rows);
+                    let of = |kernel, rows| bits(kernel, metric, &queries, dim, rows);
+                    let expected = of(plain, Rows::F32(Places::Dense(&rows)));
+                    let widened = of(plain, Rows::F32(Places::Dense(&wide)));
                     for kernel in Kernel::available() {
-                        assert_eq!(
-                            scores(kernel, &queries, &rows),
-                            expected,
-                            "{kernel:?}, {asked} queries, {count} rows of {dim}"
-                        );
-                        let alone = scores(kernel, &queries[..dim], &rows[..dim]);
+                        let what = format!("{kernel:?}, {asked} queries, {count} rows of {dim}");
+                        let dense = Rows::F32(Places::Dense(&rows));
+                        assert_eq!(of(kernel, dense), expected, "{what}");
+                        let apart = Rows::F32(Places::Scattered(&apart));
+                        assert_eq!(of(kernel, apart), expected, "{what}, scattered");
+                        let dense = Rows::F16(Places::Dense(&halves));
+                        assert_eq!(of(kernel, dense), widened, "{what}, halves");
+                        let apart = Rows::F16(Places::Scattered(&halves_apart));
+                        assert_eq!(of(kernel, apart), widened, "{what}, scattered halves");
+                        let alone = Rows::F32(Places::Dense(&rows[..dim]));
+                        let alone = bits(kernel, metric, &queries[..dim], dim, alone);
                         assert_eq!(alone[0], expected[0], "{kernel:?}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_half_is_widened_alike_by_every_kernel() {
+        let halves: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        for (query, metric) in [(1.0, Metric::Ip), (0.0, Metric::L2)] {
+            // One value of 16 counts, so that the score is that value.
+            for lane in [0, 5, 15] {
+                let mut query = [query; 1].repeat(16);
+                if metric == Metric::Ip {
+                    query.fill(0.0);
+                    query[lane] = 1.0;
+                }
+                let rows: Vec<f16> = (halves.iter())
+                    .flat_map(|half| {
+                        (0..16).map(move |l| if l == lane { *half } else { f16::ZERO })
+                    })
+                    .collect();
+                let of = |kernel| bits(kernel, metric, &query, 16, Rows::F16(Places::Dense(&rows)));
+                let expected = of(Kernel::named("scalar").unwrap());
+                for kernel in Kernel::available() {
+                    let alike = |(a, b): (&u32, &u32)| {
+                        a == b || f32::from_bits(*a).is_nan() && f32::from_bits(*b).is_nan()
+                    };
+                    assert!(of(kernel).iter().zip(&expected).all(alike), "{kernel:?}");
                 }
             }
         }

@@ -11,6 +11,7 @@ use super::columns::Columns;
 use super::distance::Plain;
 use super::filter::Filter;
 use super::portable::Portable;
+use super::rows::{Places, Rows, Value};
 use super::survivors::Survivors;
 use super::{adc, deficits, distance, filter, float, portable, scalar, stream};
 use crate::error::{Error, Result};
@@ -80,7 +81,9 @@ impl Kernel {
         let mut kernels = vec![Self(Instructions::Scalar), Self(Instructions::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
             if avx2 {
                 kernels.push(Self(Instructions::Avx2));
             }
@@ -282,48 +285,91 @@ impl Kernel {
         rows: &[f32],
         out: &mut [f32],
     ) {
-        assert!(dim > 0 && queries.len().is_multiple_of(dim) && rows.len().is_multiple_of(dim));
-        assert!(out.len() == queries.len() / dim * (rows.len() / dim));
+        self.scores_of_rows(metric, queries, dim, Rows::F32(Places::Dense(rows)), out);
+    }
+
+    /// The score of each row for each query (m, dim): (m, n). It has the bits of the score of the widened row, wherever rows
+    /// are, and whichever else are scored.
+    ///
+    /// # Panics
+    /// If a row has other than `dim` values, or `out` is not as long as there are pairs.
+    pub fn scores_of_rows(
+        self,
+        metric: Metric,
+        queries: &[f32],
+        dim: usize,
+        rows: Rows<'_>,
+        out: &mut [f32],
+    ) {
+        assert!(dim > 0 && queries.len().is_multiple_of(dim));
+        let count = rows.count(dim).expect("rows of this dimension");
+        assert!(out.len() == queries.len() / dim * count);
         if out.is_empty() {
             return;
         }
-        match metric {
-            Metric::L2 => self.scores_of_pairs::<true>(queries, dim, rows, out),
-            Metric::Ip | Metric::Cosine => self.scores_of_pairs::<false>(queries, dim, rows, out),
+        match rows {
+            Rows::F32(places) => self.by_metric(metric, queries, dim, places, out),
+            Rows::F16(places) => self.by_metric(metric, queries, dim, places, out),
         }
     }
 
-    fn scores_of_pairs<const L2: bool>(
+    fn by_metric<V: Value>(
+        self,
+        metric: Metric,
+        queries: &[f32],
+        dim: usize,
+        rows: Places<'_, V>,
+        out: &mut [f32],
+    ) {
+        match metric {
+            Metric::L2 => self.scores_of_pairs::<V, true>(queries, dim, rows, out),
+            Metric::Ip | Metric::Cosine => {
+                self.scores_of_pairs::<V, false>(queries, dim, rows, out)
+            }
+        }
+    }
+
+    fn scores_of_pairs<V: Value, const L2: bool>(
         self,
         queries: &[f32],
         dim: usize,
-        rows: &[f32],
+        rows: Places<'_, V>,
         out: &mut [f32],
     ) {
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        fn avx2<const L2: bool>(queries: &[f32], dim: usize, rows: &[f32], out: &mut [f32]) {
-            // SAFETY: this function is compiled for AVX2 and FMA.
-            unsafe { distance::similarities::<Avx2Sums, L2>(queries, dim, rows, out) }
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn avx2<V: Value, const L2: bool>(
+            queries: &[f32],
+            dim: usize,
+            rows: Places<'_, V>,
+            out: &mut [f32],
+        ) {
+            // SAFETY: this function is compiled for AVX2, FMA and F16C.
+            unsafe { distance::similarities::<Avx2Sums, V, L2>(queries, dim, rows, out) }
         }
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512vl,avx512vbmi")]
-        fn avx512<const L2: bool>(queries: &[f32], dim: usize, rows: &[f32], out: &mut [f32]) {
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi")]
+        fn avx512<V: Value, const L2: bool>(
+            queries: &[f32],
+            dim: usize,
+            rows: Places<'_, V>,
+            out: &mut [f32],
+        ) {
             // SAFETY: this function is compiled for AVX-512.
-            unsafe { distance::similarities::<Avx512Sums, L2>(queries, dim, rows, out) }
+            unsafe { distance::similarities::<Avx512Sums, V, L2>(queries, dim, rows, out) }
         }
         match self.0 {
-            Instructions::Scalar => distance::plain::<L2>(queries, dim, rows, out),
+            Instructions::Scalar => distance::plain::<V, L2>(queries, dim, rows, out),
             // SAFETY: plain sums need no features.
             Instructions::Portable => unsafe {
-                distance::similarities::<Plain, L2>(queries, dim, rows, out)
+                distance::similarities::<Plain, V, L2>(queries, dim, rows, out)
             },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
-            Instructions::Avx2 => unsafe { avx2::<L2>(queries, dim, rows, out) },
+            Instructions::Avx2 => unsafe { avx2::<V, L2>(queries, dim, rows, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Instructions::Avx512 => unsafe { avx512::<L2>(queries, dim, rows, out) },
+            Instructions::Avx512 => unsafe { avx512::<V, L2>(queries, dim, rows, out) },
         }
     }
 

@@ -50,9 +50,9 @@ pub(super) fn argmax(columns: &Columns, x: &[f32]) -> Option<u8> {
 }
 
 /// The inner product, or minus the squared distance, of two vectors: 16 interleaved sums, then a fixed tree.
-pub(super) fn similarity<const L2: bool>(query: &[f32], row: &[f32]) -> f32 {
+pub(super) fn similarity<const L2: bool>(query: &[f32], row: impl Iterator<Item = f32>) -> f32 {
     let mut sums = [0.0f32; 16];
-    for (d, (&q, &v)) in query.iter().zip(row).enumerate() {
+    for (d, (&q, v)) in query.iter().zip(row).enumerate() {
         let sum = &mut sums[d % 16];
         *sum = if L2 {
             (q - v).mul_add(q - v, *sum)

@@ -34,11 +34,19 @@ const AHEAD: usize = 8 << 10;
 #[inline(always)]
 pub(super) fn ask_ahead<T>(line: &T) {
     #[cfg(target_arch = "x86_64")]
+    ask_for(std::ptr::from_ref(line).cast::<u8>().wrapping_add(AHEAD));
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
+/// Asks for the line at an address, which may be any. Other architectures are left to themselves.
+#[inline(always)]
+pub(super) fn ask_for(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let ahead = std::ptr::from_ref(line).cast::<i8>().wrapping_add(AHEAD);
         // SAFETY: any address may be asked for; one that is not ours is passed over.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;

@@ -1,0 +1,131 @@
+//! Rows to be scored, wherever they are, and how their values become lanes of f32.
+
+use super::distance::Sums;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+/// Stored rows of equal length.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows<'a> {
+    /// Values as they are.
+    F32(Places<'a, f32>),
+    /// Values that are widened in registers.
+    F16(Places<'a, f16>),
+}
+
+/// Where rows are.
+#[derive(Debug, Clone, Copy)]
+pub enum Places<'a, V> {
+    /// One after the other: (rows, dim).
+    Dense(&'a [V]),
+    /// Each at a place of its own: (dim) each.
+    Scattered(&'a [&'a [V]]),
+}
+
+impl Rows<'_> {
+    /// The number of rows of `dim` values each; `None` if one is of another length.
+    pub(super) fn count(self, dim: usize) -> Option<usize> {
+        match self {
+            Self::F32(places) => places.count(dim),
+            Self::F16(places) => places.count(dim),
+        }
+    }
+}
+
+impl<'a, V> Places<'a, V> {
+    pub(super) fn count(self, dim: usize) -> Option<usize> {
+        match self {
+            Self::Dense(values) => (values.len().is_multiple_of(dim)).then_some(values.len() / dim),
+            Self::Scattered(rows) => (rows.iter())
+                .all(|row| row.len() == dim)
+                .then_some(rows.len()),
+        }
+    }
+
+    /// The n-th of the rows of `dim` values each.
+    #[inline(always)]
+    pub(super) fn row(self, n: usize, dim: usize) -> &'a [V] {
+        match self {
+            Self::Dense(values) => &values[n * dim..][..dim],
+            Self::Scattered(rows) => rows[n],
+        }
+    }
+
+    /// Where to ask memory for what is read some rows after the n-th. Any address may be asked for, also one past the end.
+    #[inline(always)]
+    pub(super) fn ahead_of(self, n: usize, dim: usize, ahead: &Ahead) -> *const u8 {
+        match self {
+            Self::Dense(values) => values
+                .as_ptr()
+                .wrapping_add(n * dim)
+                .cast::<u8>()
+                .wrapping_add(ahead.bytes),
+            Self::Scattered(rows) => rows[(n + ahead.rows).min(rows.len() - 1)].as_ptr().cast(),
+        }
+    }
+}
+
+/// How far ahead of the row that is read memory is asked for another one.
+pub(super) struct Ahead {
+    /// If rows follow one another.
+    bytes: usize,
+    /// If each is at a place of its own.
+    rows: usize,
+}
+
+impl Ahead {
+    /// As far as memory delivers while a row is read, for rows of some bytes that are read some at a time.
+    #[inline(always)]
+    pub(super) fn of(row: usize, at_once: usize) -> Self {
+        const BYTES: usize = 6 << 10;
+        Self {
+            bytes: BYTES,
+            rows: BYTES.div_ceil(row).max(at_once),
+        }
+    }
+}
+
+/// A value as rows store it.
+pub(super) trait Value: Copy {
+    fn widened(self) -> f32;
+
+    /// Those of the values that one register of sums is about, as f32.
+    ///
+    /// # Safety
+    /// As for [`Sums`].
+    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize) -> S;
+}
+
+impl Value for f32 {
+    #[inline(always)]
+    fn widened(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize) -> S {
+        // SAFETY: the caller's promise is ours.
+        unsafe { S::load(values, first) }
+    }
+}
+
+impl Value for f16 {
+    #[inline(always)]
+    fn widened(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize) -> S {
+        // SAFETY: the caller's promise is ours.
+        unsafe { S::load_halves(values, first) }
+    }
+}
+
+/// Sixteen of them at once, on any architecture.
+#[inline(always)]
+pub(super) fn widened(halves: &[f16; 16]) -> [f32; 16] {
+    let mut wide = [0.0; 16];
+    halves.convert_to_f32_slice(&mut wide);
+    wide
+}
