@@ -50,39 +50,6 @@ impl<'a, V> Places<'a, V> {
             Self::Scattered(rows) => rows[n],
         }
     }
-
-    /// Where to ask memory for what is read some rows after the n-th. Any address may be asked for, also one past the end.
-    #[inline(always)]
-    pub(super) fn ahead_of(self, n: usize, dim: usize, ahead: &Ahead) -> *const u8 {
-        match self {
-            Self::Dense(values) => values
-                .as_ptr()
-                .wrapping_add(n * dim)
-                .cast::<u8>()
-                .wrapping_add(ahead.bytes),
-            Self::Scattered(rows) => rows[(n + ahead.rows).min(rows.len() - 1)].as_ptr().cast(),
-        }
-    }
-}
-
-/// How far ahead of the row that is read memory is asked for another one.
-pub(super) struct Ahead {
-    /// If rows follow one another.
-    bytes: usize,
-    /// If each is at a place of its own.
-    rows: usize,
-}
-
-impl Ahead {
-    /// As far as memory delivers while a row is read, for rows of some bytes that are read some at a time.
-    #[inline(always)]
-    pub(super) fn of(row: usize, at_once: usize) -> Self {
-        const BYTES: usize = 6 << 10;
-        Self {
-            bytes: BYTES,
-            rows: BYTES.div_ceil(row).max(at_once),
-        }
-    }
 }
 
 /// A value as rows store it.

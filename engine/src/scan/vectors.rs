@@ -1,9 +1,10 @@
-//! The exact scan over whole vectors.
+//! The exact scan over full-precision vectors.
 
 use super::scanner::{Scanner, chunks};
 use super::source::{Alive, VectorSource};
 use super::topk::{Found, SharedThreshold, TopK, merge};
 use crate::error::{Error, Result};
+use crate::kernel::{Places, Rows};
 use crate::metric::Metric;
 use crate::stored::StoredRef;
 
@@ -17,7 +18,6 @@ struct State {
     tops: Vec<TopK>,
     /// (queries, rows of a group)
     scores: Vec<f32>,
-    widened: Vec<f32>,
 }
 
 pub(super) fn scan(
@@ -40,7 +40,6 @@ pub(super) fn scan(
         || State {
             tops: (0..count).map(|_| TopK::new(k)).collect(),
             scores: vec![0.0; 64 * count],
-            widened: vec![0.0; 64 * dim],
         },
         |state, chunk| {
             let source = sources[chunk.source as usize];
@@ -65,17 +64,17 @@ pub(super) fn scan(
                     continue;
                 }
                 let first = start - chunk.range.start;
+                let widened;
                 let rows = match vectors.rows(first..first + n, dim) {
-                    StoredRef::F32(values) => values,
-                    rounded => {
-                        rounded.widen_to(&mut state.widened[..n * dim]);
-                        &state.widened[..n * dim]
+                    StoredRef::F32(values) => Rows::F32(Places::Dense(values)),
+                    StoredRef::F16(values) => Rows::F16(Places::Dense(values)),
+                    bytes => {
+                        widened = bytes.widen();
+                        Rows::F32(Places::Dense(&widened))
                     }
                 };
                 let scores = &mut state.scores[..n * count];
-                scanner
-                    .kernel
-                    .similarities(metric, queries, dim, rows, scores);
+                (scanner.kernel).scores_of_rows(metric, queries, dim, rows, scores);
                 for (scores, top) in scores.chunks_exact(n).zip(&mut state.tops) {
                     if all_below(scores, top.cutoff()) {
                         continue;
