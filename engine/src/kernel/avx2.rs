@@ -1,6 +1,7 @@
 //! 64 lanes of a byte in two AVX2 registers; eight sums in one.
 
 use super::distance::Sums;
+use super::dots::Dots;
 use super::lanes::Lanes;
 use half::f16;
 use std::arch::x86_64::*;
@@ -108,6 +109,28 @@ impl Sums for Avx2Sums {
     }
 
     #[inline(always)]
+    unsafe fn load_bytes(values: &[i8; 16], first: usize) -> Self {
+        debug_assert!(first <= 8);
+        // SAFETY: the caller has AVX2; `first` is 0 or 8, and this load needs no alignment.
+        unsafe {
+            let bytes = _mm_loadl_epi64(values.as_ptr().add(first).cast());
+            Self(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn all(value: f32) -> Self {
+        // SAFETY: the caller has AVX2.
+        Self(unsafe { _mm256_set1_ps(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX2.
+        Self(unsafe { _mm256_mul_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
     unsafe fn store(self, values: &mut [f32; 16], first: usize) {
         debug_assert!(first <= 8);
         // SAFETY: as for `load`.
@@ -166,6 +189,70 @@ pub(super) unsafe fn halves(sums: &[[f32; 16]; 4]) -> [f32; 4] {
         );
         let mut out = [0.0; 4];
         _mm_storeu_ps(out.as_mut_ptr(), one);
+        out
+    }
+}
+
+/// Eight sums of products of bytes, which are widened to 16 bits: of unsigned bytes and signed ones, the only bytes that AVX2
+/// multiplies, sums of two may not fit 16 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2Dots(__m256i);
+
+impl Dots for Avx2Dots {
+    const WIDTH: usize = 16;
+    const OFFSET: i32 = 0;
+    type Bytes = __m256i;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX2.
+        Self(unsafe { _mm256_setzero_si256() })
+    }
+
+    #[inline(always)]
+    unsafe fn of_query(bytes: *const i8) -> __m256i {
+        // SAFETY: the caller has AVX2; 16 bytes can be read, and this load needs no alignment.
+        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn of_row(bytes: *const i8) -> __m256i {
+        // SAFETY: the caller's promise is ours.
+        unsafe { Self::of_query(bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_products(self, query: __m256i, row: __m256i) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe { Self(_mm256_add_epi32(self.0, _mm256_madd_epi16(query, row))) }
+    }
+
+    #[inline(always)]
+    unsafe fn totals(sums: &[Self; 4]) -> [i32; 4] {
+        // SAFETY: the caller has AVX2.
+        unsafe { totals([sums[0].0, sums[1].0, sums[2].0, sums[3].0]) }
+    }
+}
+
+/// The sum of all lanes of each.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+pub(super) unsafe fn totals(sums: [__m256i; 4]) -> [i32; 4] {
+    // SAFETY: the caller has AVX2; four numbers can be written.
+    unsafe {
+        let mut four = [_mm_setzero_si128(); 4];
+        for n in 0..4 {
+            let high = _mm256_extracti128_si256::<1>(sums[n]);
+            four[n] = _mm_add_epi32(_mm256_castsi256_si128(sums[n]), high);
+        }
+        let (ab, cd) = (
+            _mm_hadd_epi32(four[0], four[1]),
+            _mm_hadd_epi32(four[2], four[3]),
+        );
+        let mut out = [0; 4];
+        _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_hadd_epi32(ab, cd));
         out
     }
 }

@@ -2,6 +2,7 @@
 
 use super::avx2;
 use super::distance::Sums;
+use super::dots::Dots;
 use super::filter::Table;
 use super::lanes::Lanes;
 use super::stream::ask_ahead;
@@ -194,6 +195,27 @@ impl Sums for Avx512Sums {
     }
 
     #[inline(always)]
+    unsafe fn load_bytes(values: &[i8; 16], _first: usize) -> Self {
+        // SAFETY: as for `load`.
+        unsafe {
+            let bytes = _mm_loadu_si128(values.as_ptr().cast());
+            Self(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn all(value: f32) -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_set1_ps(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_mul_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
     unsafe fn store(self, values: &mut [f32; 16], _first: usize) {
         // SAFETY: as for `load`.
         unsafe { _mm512_storeu_ps(values.as_mut_ptr(), self.0) }
@@ -215,5 +237,103 @@ impl Sums for Avx512Sums {
     unsafe fn halves(sums: &[[f32; 16]; 4]) -> [f32; 4] {
         // SAFETY: who has AVX-512 has AVX2.
         unsafe { avx2::halves(sums) }
+    }
+}
+
+/// Sixteen sums of products of bytes, which are widened to 16 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512Dots(__m512i);
+
+impl Dots for Avx512Dots {
+    const WIDTH: usize = 32;
+    const OFFSET: i32 = 0;
+    type Bytes = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_setzero_si512() })
+    }
+
+    #[inline(always)]
+    unsafe fn of_query(bytes: *const i8) -> __m512i {
+        // SAFETY: the caller has AVX-512 BW; 32 bytes can be read, and this load needs no alignment.
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(bytes.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn of_row(bytes: *const i8) -> __m512i {
+        // SAFETY: the caller's promise is ours.
+        unsafe { Self::of_query(bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_products(self, query: __m512i, row: __m512i) -> Self {
+        // SAFETY: the caller has AVX-512 BW.
+        unsafe { Self(_mm512_add_epi32(self.0, _mm512_madd_epi16(query, row))) }
+    }
+
+    #[inline(always)]
+    unsafe fn totals(sums: &[Self; 4]) -> [i32; 4] {
+        // SAFETY: the caller has AVX-512.
+        unsafe { totals([sums[0].0, sums[1].0, sums[2].0, sums[3].0]) }
+    }
+}
+
+/// The same where the CPU has VNNI, which multiplies unsigned bytes and signed ones: 128 is added to those of rows, which a flip of
+/// their top bit does.
+#[derive(Clone, Copy)]
+pub(super) struct VnniDots(__m512i);
+
+impl Dots for VnniDots {
+    const WIDTH: usize = 64;
+    const OFFSET: i32 = 128;
+    type Bytes = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller has AVX-512.
+        Self(unsafe { _mm512_setzero_si512() })
+    }
+
+    #[inline(always)]
+    unsafe fn of_query(bytes: *const i8) -> __m512i {
+        // SAFETY: the caller has AVX-512; 64 bytes can be read, and this load needs no alignment.
+        unsafe { _mm512_loadu_si512(bytes.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn of_row(bytes: *const i8) -> __m512i {
+        // SAFETY: as for `of_query`.
+        unsafe { _mm512_xor_si512(_mm512_loadu_si512(bytes.cast()), _mm512_set1_epi8(-128)) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_products(self, query: __m512i, row: __m512i) -> Self {
+        // SAFETY: the caller has AVX-512 VNNI.
+        Self(unsafe { _mm512_dpbusd_epi32(self.0, row, query) })
+    }
+
+    #[inline(always)]
+    unsafe fn totals(sums: &[Self; 4]) -> [i32; 4] {
+        // SAFETY: the caller has AVX-512.
+        unsafe { totals([sums[0].0, sums[1].0, sums[2].0, sums[3].0]) }
+    }
+}
+
+/// The sum of all lanes of each.
+///
+/// # Safety
+/// The CPU must have AVX-512.
+#[inline(always)]
+unsafe fn totals(sums: [__m512i; 4]) -> [i32; 4] {
+    // SAFETY: the caller has AVX-512, and with it AVX2.
+    unsafe {
+        let mut eight = [_mm256_setzero_si256(); 4];
+        for n in 0..4 {
+            let high = _mm512_extracti64x4_epi64::<1>(sums[n]);
+            eight[n] = _mm256_add_epi32(_mm512_castsi512_si256(sums[n]), high);
+        }
+        avx2::totals(eight)
     }
 }

@@ -23,6 +23,14 @@ pub(super) trait Sums: Copy {
     /// The same of halves, which are widened.
     unsafe fn load_halves(values: &[f16; 16], first: usize) -> Self;
 
+    /// The same of bytes.
+    unsafe fn load_bytes(values: &[i8; 16], first: usize) -> Self;
+
+    /// All lanes the same.
+    unsafe fn all(value: f32) -> Self;
+
+    unsafe fn times(self, other: Self) -> Self;
+
     unsafe fn store(self, values: &mut [f32; 16], first: usize);
 
     unsafe fn minus(self, other: Self) -> Self;
@@ -60,6 +68,21 @@ impl Sums for Plain {
     }
 
     #[inline(always)]
+    unsafe fn load_bytes(values: &[i8; 16], _first: usize) -> Self {
+        Self(values.map(f32::from))
+    }
+
+    #[inline(always)]
+    unsafe fn all(value: f32) -> Self {
+        Self([value; 16])
+    }
+
+    #[inline(always)]
+    unsafe fn times(self, other: Self) -> Self {
+        Self(std::array::from_fn(|l| self.0[l] * other.0[l]))
+    }
+
+    #[inline(always)]
     unsafe fn store(self, values: &mut [f32; 16], _first: usize) {
         *values = self.0;
     }
@@ -76,27 +99,30 @@ impl Sums for Plain {
 }
 
 /// Rows that are met together; four, for [`Sums::halves`].
-const ROWS: usize = 4;
+pub(super) const ROWS: usize = 4;
 /// Queries that are: with the rows, sums enough to hide an addition's latency, and few enough for 16 registers.
-const QUERIES: usize = 3;
+pub(super) const QUERIES: usize = 3;
 
 /// The plain twin of [`similarities`].
 pub(super) fn plain<V: Value, const L2: bool>(
     queries: &[f32],
     dim: usize,
     rows: Places<'_, V>,
+    scales: &[f32],
     out: &mut [f32],
 ) {
     let count = out.len() / (queries.len() / dim);
     let pairs = queries
         .chunks_exact(dim)
-        .flat_map(|query| (0..count).map(move |n| (query, rows.row(n, dim))));
-    for ((query, row), out) in pairs.zip(out) {
-        *out = scalar::similarity::<L2>(query, row.iter().map(|value| value.widened()));
+        .flat_map(|query| (0..count).map(move |n| (query, n)));
+    for ((query, n), out) in pairs.zip(out) {
+        let scale = if V::SCALED { scales[n] } else { 1.0 };
+        let row = rows.row(n, dim).iter().map(|value| value.widened(scale));
+        *out = scalar::similarity::<L2>(query, row);
     }
 }
 
-/// The score of each row for each query (m, dim): (m, n).
+/// The score of each row for each query (m, dim): (m, n). Where [values](Value) have scales, `scales` has one per row.
 ///
 /// # Safety
 /// As for [`Sums`].
@@ -105,6 +131,7 @@ pub(super) unsafe fn similarities<S: Sums, V: Value, const L2: bool>(
     queries: &[f32],
     dim: usize,
     rows: Places<'_, V>,
+    scales: &[f32],
     out: &mut [f32],
 ) {
     let count = out.len() / (queries.len() / dim);
@@ -113,7 +140,7 @@ pub(super) unsafe fn similarities<S: Sums, V: Value, const L2: bool>(
     // SAFETY: the caller's promise is ours.
     unsafe {
         for (group, out) in (&mut groups).zip(&mut outs) {
-            some::<S, V, QUERIES, ROWS, L2>(group, dim, rows, out);
+            some::<S, V, QUERIES, ROWS, L2>(group, dim, rows, scales, out);
         }
         for (query, out) in groups
             .remainder()
@@ -121,7 +148,7 @@ pub(super) unsafe fn similarities<S: Sums, V: Value, const L2: bool>(
             .zip(outs.into_remainder().chunks_exact_mut(count))
         {
             // One query has more rows instead.
-            some::<S, V, 1, { 2 * ROWS }, L2>(query, dim, rows, out);
+            some::<S, V, 1, { 2 * ROWS }, L2>(query, dim, rows, scales, out);
         }
     }
 }
@@ -135,15 +162,17 @@ unsafe fn some<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool
     queries: &[f32],
     dim: usize,
     rows: Places<'_, V>,
+    scales: &[f32],
     out: &mut [f32],
 ) {
     let count = out.len() / Q;
     let each: [&[f32]; Q] = std::array::from_fn(|q| &queries[q * dim..][..dim]);
-    let rows_ahead = AHEAD.div_ceil(dim * size_of::<V>()).max(N);
+    let rows_ahead = SCATTERED_AHEAD.div_ceil(dim * size_of::<V>()).max(N);
     for at in (0..count).step_by(N) {
         // The last few rows stand beside themselves.
         let place = |n: usize| (at + n).min(count - 1);
         let group: [&[V]; N] = std::array::from_fn(|n| rows.row(place(n), dim));
+        let scales = std::array::from_fn(|n| if V::SCALED { scales[place(n)] } else { 1.0 });
         // SAFETY: the caller's promise is ours; rows have `dim` values, as queries do.
         let scores = unsafe {
             match rows {
@@ -151,13 +180,13 @@ unsafe fn some<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool
                 Places::Scattered(rows) if Q == 1 => {
                     let next = |n| rows[place(n + rows_ahead)].as_ptr().cast::<u8>();
                     let next = std::array::from_fn(next);
-                    tile::<S, V, Q, N, L2, true>(each, group, next)
+                    tile::<S, V, Q, N, L2, true>(each, group, scales, next)
                 }
                 Places::Dense(values) if Q == 1 => {
                     touch(&values[at * dim..][..(count - at).min(N) * dim]);
-                    tile::<S, V, Q, N, L2, false>(each, group, [std::ptr::null(); N])
+                    tile::<S, V, Q, N, L2, false>(each, group, scales, [std::ptr::null(); N])
                 }
-                _ => tile::<S, V, Q, N, L2, false>(each, group, [std::ptr::null(); N]),
+                _ => tile::<S, V, Q, N, L2, false>(each, group, scales, [std::ptr::null(); N]),
             }
         };
         let n = (count - at).min(N);
@@ -169,7 +198,7 @@ unsafe fn some<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool
 
 /// How many bytes of scattered rows are asked for ahead of the row that is read, at least. Measured on an EPYC (Zen 5): 4, 6, 8
 /// and 12 KiB are alike, 400 rows of 768 bytes take 26 us; asking for a row all at once takes 34 us.
-const AHEAD: usize = 6 << 10;
+pub(super) const SCATTERED_AHEAD: usize = 6 << 10;
 
 /// Scores of `Q` queries and `N` rows. While a row is read, memory may be asked for one of the same length that is read later.
 ///
@@ -186,6 +215,7 @@ unsafe fn tile<
 >(
     queries: [&[f32]; Q],
     rows: [&[V]; N],
+    scales: [f32; N],
     next: [*const u8; N],
 ) -> [[f32; N]; Q] {
     let queries = queries.map(|query| query.as_chunks::<16>());
@@ -210,7 +240,7 @@ unsafe fn tile<
                     if asks {
                         ask_for(next[n].wrapping_add(d * size_of::<[V; 16]>()));
                     }
-                    let v = V::load::<S>(rows[n].0.get_unchecked(d), first);
+                    let v = V::load::<S>(rows[n].0.get_unchecked(d), first, S::all(scales[n]));
                     for q in 0..Q {
                         own[q][n] = if L2 {
                             let difference = x[q].minus(v);
@@ -233,7 +263,7 @@ unsafe fn tile<
         for n in 0..N {
             let pairs = queries[q].1.iter().zip(rows[n].1);
             for (sum, (x, v)) in sums[q][n].iter_mut().zip(pairs) {
-                let v = v.widened();
+                let v = v.widened(scales[n]);
                 *sum = if L2 {
                     (x - v).mul_add(x - v, *sum)
                 } else {
@@ -257,7 +287,7 @@ unsafe fn tile<
 #[cfg(test)]
 mod tests {
     use crate::kernel::random::Random;
-    use crate::kernel::{Kernel, Places, Rows};
+    use crate::kernel::{Kernel, Places, Queries, Rows};
     use crate::metric::Metric;
     use half::f16;
     use half::slice::HalfFloatSliceExt;
@@ -282,7 +312,7 @@ mod tests {
         rows: Rows<'_>,
     ) -> Vec<u32> {
         let mut out = vec![f32::NAN; queries.len() / dim * rows.count(dim).unwrap()];
-        kernel.scores_of_rows(metric, queries, dim, rows, &mut out);
+        kernel.scores_of_rows(metric, &Queries::new(queries, dim), rows, &mut out);
         out.iter().map(|x| x.to_bits()).collect()
     }
 
@@ -342,6 +372,35 @@ mod tests {
                         let alone = Rows::F32(Places::Dense(&rows[..dim]));
                         let alone = bits(kernel, metric, &queries[..dim], dim, alone);
                         assert_eq!(alone[0], expected[0], "{kernel:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn distances_to_bytes_are_those_to_the_widened_rows() {
+        let mut random = Random::new(7);
+        for dim in DIMS {
+            for (count, asked) in COUNTS {
+                let queries = random.normals(asked * dim);
+                let bytes: Vec<i8> = (0..count * dim)
+                    .map(|_| random.below(256) as u8 as i8)
+                    .collect();
+                let scales = random.normals(count);
+                let wide: Vec<f32> = (bytes.chunks_exact(dim).zip(&scales))
+                    .flat_map(|(row, scale)| row.iter().map(move |&byte| scale * f32::from(byte)))
+                    .collect();
+                let (memory, at) = scattered(&bytes, dim, &mut random);
+                let apart: Vec<&[i8]> = at.iter().map(|&at| &memory[at..][..dim]).collect();
+                let of = |kernel, rows| bits(kernel, Metric::L2, &queries, dim, rows);
+                let plain = Kernel::named("scalar").unwrap();
+                let expected = of(plain, Rows::F32(Places::Dense(&wide)));
+                for kernel in Kernel::available() {
+                    for values in [Places::Dense(&bytes[..]), Places::Scattered(&apart)] {
+                        let scales = &scales;
+                        let what = format!("{kernel:?}, {asked} queries, {count} rows of {dim}");
+                        assert_eq!(of(kernel, Rows::I8 { values, scales }), expected, "{what}");
                     }
                 }
             }

@@ -1,19 +1,20 @@
 //! Which kernel runs: one detection, a value that proves CPU support.
 
 #[cfg(target_arch = "x86_64")]
-use super::avx2::{Avx2, Avx2Sums};
+use super::avx2::{Avx2, Avx2Dots, Avx2Sums};
 #[cfg(target_arch = "x86_64")]
-use super::avx512::{Avx512, Avx512Sums};
+use super::avx512::{Avx512, Avx512Dots, Avx512Sums, VnniDots};
 #[cfg(target_arch = "x86_64")]
 use super::avx512_nearest;
 use super::block::{Entries, ROWS_PER_BLOCK};
+use super::bytes::{MAX_BYTES_DIM, Queries, Rounded};
 use super::columns::Columns;
 use super::distance::Plain;
 use super::filter::Filter;
 use super::portable::Portable;
 use super::rows::{Places, Rows, Value};
 use super::survivors::Survivors;
-use super::{adc, deficits, distance, filter, float, portable, scalar, stream};
+use super::{adc, deficits, distance, dots, filter, float, portable, scalar, stream};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use std::fmt;
@@ -285,46 +286,120 @@ impl Kernel {
         rows: &[f32],
         out: &mut [f32],
     ) {
-        self.scores_of_rows(metric, queries, dim, Rows::F32(Places::Dense(rows)), out);
+        let rows = Rows::F32(Places::Dense(rows));
+        self.scores_of_rows(metric, &Queries::new(queries, dim), rows, out);
     }
 
-    /// The score of each row for each query (m, dim): (m, n). It has the bits of the score of the widened row, wherever rows
-    /// are, and whichever else are scored.
+    /// The score of each row for each query: (queries, rows). It has the bits of the score of the widened row, wherever rows are, and
+    /// whichever else are scored; but see [`Rows::I8`].
     ///
     /// # Panics
-    /// If a row has other than `dim` values, or `out` is not as long as there are pairs.
+    /// If a row has other than the queries' dimensions, or `out` is not as long as there are pairs.
     pub fn scores_of_rows(
         self,
         metric: Metric,
-        queries: &[f32],
-        dim: usize,
+        queries: &Queries<'_>,
         rows: Rows<'_>,
         out: &mut [f32],
     ) {
-        assert!(dim > 0 && queries.len().is_multiple_of(dim));
-        let count = rows.count(dim).expect("rows of this dimension");
-        assert!(out.len() == queries.len() / dim * count);
+        let count = rows.count(queries.dim);
+        let count = count.expect("rows of the queries' dimensions, with their scales");
+        assert!(out.len() == queries.count() * count);
         if out.is_empty() {
             return;
         }
         match rows {
-            Rows::F32(places) => self.by_metric(metric, queries, dim, places, out),
-            Rows::F16(places) => self.by_metric(metric, queries, dim, places, out),
+            Rows::F32(values) => self.by_metric(metric, queries, values, &[], out),
+            Rows::F16(values) => self.by_metric(metric, queries, values, &[], out),
+            Rows::I8 { values, scales } if metric == Metric::L2 => {
+                self.scores_of_pairs::<i8, true>(queries.values, queries.dim, values, scales, out);
+            }
+            Rows::I8 { values, scales } => {
+                let (rounded, dim) = (queries.rounded(), queries.dim);
+                self.scores_of_bytes(rounded, dim, values, scales, true, out);
+            }
+        }
+    }
+
+    /// Inner products of bytes, by VNNI only if that is `allowed`: tests see that both ways agree.
+    pub(super) fn scores_of_bytes(
+        self,
+        queries: &Rounded,
+        dim: usize,
+        rows: Places<'_, i8>,
+        scales: &[f32],
+        allowed: bool,
+        out: &mut [f32],
+    ) {
+        assert!(dim <= MAX_BYTES_DIM, "sums of {dim} products may not fit");
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2")]
+        fn avx2(
+            queries: &Rounded,
+            dim: usize,
+            rows: Places<'_, i8>,
+            scales: &[f32],
+            out: &mut [f32],
+        ) {
+            // SAFETY: this function is compiled for AVX2.
+            unsafe { dots::similarities::<Avx2Dots>(queries, dim, rows, scales, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl")]
+        fn avx512(
+            queries: &Rounded,
+            dim: usize,
+            rows: Places<'_, i8>,
+            scales: &[f32],
+            out: &mut [f32],
+        ) {
+            // SAFETY: this function is compiled for AVX-512 BW.
+            unsafe { dots::similarities::<Avx512Dots>(queries, dim, rows, scales, out) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
+        fn with_vnni(
+            queries: &Rounded,
+            dim: usize,
+            rows: Places<'_, i8>,
+            scales: &[f32],
+            out: &mut [f32],
+        ) {
+            // SAFETY: this function is compiled for AVX-512 VNNI.
+            unsafe { dots::similarities::<VnniDots>(queries, dim, rows, scales, out) }
+        }
+        match self.0 {
+            // The compiler adds integers in any order.
+            Instructions::Scalar | Instructions::Portable => {
+                dots::plain(queries, dim, rows, scales, out);
+            }
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
+            Instructions::Avx2 => unsafe { avx2(queries, dim, rows, scales, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above, and VNNI was found too.
+            Instructions::Avx512 if allowed && is_x86_feature_detected!("avx512vnni") => unsafe {
+                with_vnni(queries, dim, rows, scales, out);
+            },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Instructions::Avx512 => unsafe { avx512(queries, dim, rows, scales, out) },
         }
     }
 
     fn by_metric<V: Value>(
         self,
         metric: Metric,
-        queries: &[f32],
-        dim: usize,
+        queries: &Queries<'_>,
         rows: Places<'_, V>,
+        scales: &[f32],
         out: &mut [f32],
     ) {
+        let Queries { values, dim, .. } = *queries;
         match metric {
-            Metric::L2 => self.scores_of_pairs::<V, true>(queries, dim, rows, out),
+            Metric::L2 => self.scores_of_pairs::<V, true>(values, dim, rows, scales, out),
             Metric::Ip | Metric::Cosine => {
-                self.scores_of_pairs::<V, false>(queries, dim, rows, out)
+                self.scores_of_pairs::<V, false>(values, dim, rows, scales, out)
             }
         }
     }
@@ -334,6 +409,7 @@ impl Kernel {
         queries: &[f32],
         dim: usize,
         rows: Places<'_, V>,
+        scales: &[f32],
         out: &mut [f32],
     ) {
         #[cfg(target_arch = "x86_64")]
@@ -342,10 +418,11 @@ impl Kernel {
             queries: &[f32],
             dim: usize,
             rows: Places<'_, V>,
+            scales: &[f32],
             out: &mut [f32],
         ) {
             // SAFETY: this function is compiled for AVX2, FMA and F16C.
-            unsafe { distance::similarities::<Avx2Sums, V, L2>(queries, dim, rows, out) }
+            unsafe { distance::similarities::<Avx2Sums, V, L2>(queries, dim, rows, scales, out) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vbmi")]
@@ -353,23 +430,24 @@ impl Kernel {
             queries: &[f32],
             dim: usize,
             rows: Places<'_, V>,
+            scales: &[f32],
             out: &mut [f32],
         ) {
             // SAFETY: this function is compiled for AVX-512.
-            unsafe { distance::similarities::<Avx512Sums, V, L2>(queries, dim, rows, out) }
+            unsafe { distance::similarities::<Avx512Sums, V, L2>(queries, dim, rows, scales, out) }
         }
         match self.0 {
-            Instructions::Scalar => distance::plain::<V, L2>(queries, dim, rows, out),
+            Instructions::Scalar => distance::plain::<V, L2>(queries, dim, rows, scales, out),
             // SAFETY: plain sums need no features.
             Instructions::Portable => unsafe {
-                distance::similarities::<Plain, V, L2>(queries, dim, rows, out)
+                distance::similarities::<Plain, V, L2>(queries, dim, rows, scales, out)
             },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a Kernel of these instructions exists only if the CPU was found to have these features.
-            Instructions::Avx2 => unsafe { avx2::<V, L2>(queries, dim, rows, out) },
+            Instructions::Avx2 => unsafe { avx2::<V, L2>(queries, dim, rows, scales, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Instructions::Avx512 => unsafe { avx512::<V, L2>(queries, dim, rows, out) },
+            Instructions::Avx512 => unsafe { avx512::<V, L2>(queries, dim, rows, scales, out) },
         }
     }
 

@@ -17,9 +17,11 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512_nearest;
 mod block;
+mod bytes;
 mod columns;
 mod deficits;
 mod distance;
+mod dots;
 mod filter;
 #[cfg(test)]
 mod filter_tests;
@@ -39,6 +41,7 @@ mod survivors;
 
 pub(crate) use block::Entries;
 pub use block::{Bits, ROWS_PER_BLOCK};
+pub use bytes::{MAX_BYTES_DIM, Queries, quantize_i8, quantize_i8_into, unit_scale};
 pub(crate) use columns::Columns;
 pub(crate) use filter::{Filter, Verdict};
 pub use instructions::Kernel;

@@ -11,6 +11,16 @@ pub enum Rows<'a> {
     F32(Places<'a, f32>),
     /// Values that are widened in registers.
     F16(Places<'a, f16>),
+    /// Each value is the byte times the scale of its row.
+    ///
+    /// Inner products are of the bytes of the rounded query, exact, and times both scales; distances are of the query
+    /// as it is and the widened row.
+    I8 {
+        /// The bytes.
+        values: Places<'a, i8>,
+        /// One per row.
+        scales: &'a [f32],
+    },
 }
 
 /// Where rows are.
@@ -23,11 +33,14 @@ pub enum Places<'a, V> {
 }
 
 impl Rows<'_> {
-    /// The number of rows of `dim` values each; `None` if one is of another length.
+    /// The number of rows of `dim` values each; `None` if one is of another length, or without its scale.
     pub(super) fn count(self, dim: usize) -> Option<usize> {
         match self {
             Self::F32(places) => places.count(dim),
             Self::F16(places) => places.count(dim),
+            Self::I8 { values, scales } => {
+                (values.count(dim)).filter(|&count| count == scales.len())
+            }
         }
     }
 }
@@ -54,23 +67,26 @@ impl<'a, V> Places<'a, V> {
 
 /// A value as rows store it.
 pub(super) trait Value: Copy {
-    fn widened(self) -> f32;
+    /// Whether rows have scales. Others are passed any.
+    const SCALED: bool = false;
+
+    fn widened(self, scale: f32) -> f32;
 
     /// Those of the values that one register of sums is about, as f32.
     ///
     /// # Safety
     /// As for [`Sums`].
-    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize) -> S;
+    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize, scale: S) -> S;
 }
 
 impl Value for f32 {
     #[inline(always)]
-    fn widened(self) -> f32 {
+    fn widened(self, _: f32) -> f32 {
         self
     }
 
     #[inline(always)]
-    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize) -> S {
+    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize, _: S) -> S {
         // SAFETY: the caller's promise is ours.
         unsafe { S::load(values, first) }
     }
@@ -78,14 +94,29 @@ impl Value for f32 {
 
 impl Value for f16 {
     #[inline(always)]
-    fn widened(self) -> f32 {
+    fn widened(self, _: f32) -> f32 {
         self.to_f32()
     }
 
     #[inline(always)]
-    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize) -> S {
+    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize, _: S) -> S {
         // SAFETY: the caller's promise is ours.
         unsafe { S::load_halves(values, first) }
+    }
+}
+
+impl Value for i8 {
+    const SCALED: bool = true;
+
+    #[inline(always)]
+    fn widened(self, scale: f32) -> f32 {
+        scale * f32::from(self)
+    }
+
+    #[inline(always)]
+    unsafe fn load<S: Sums>(values: &[Self; 16], first: usize, scale: S) -> S {
+        // SAFETY: the caller's promise is ours.
+        unsafe { S::load_bytes(values, first).times(scale) }
     }
 }
 

@@ -63,6 +63,19 @@ pub(super) fn similarity<const L2: bool>(query: &[f32], row: impl Iterator<Item 
     signed::<L2>(halves(sums))
 }
 
+/// The inner product of two vectors of at most [`super::bytes::MAX_BYTES_DIM`] bytes.
+#[inline(always)]
+pub(super) fn dot(query: &[i8], row: &[i8]) -> i32 {
+    let pairs = query.iter().zip(row);
+    pairs.map(|(&q, &v)| i32::from(q) * i32::from(v)).sum()
+}
+
+/// The score of an inner product of bytes. Never -0.
+#[inline(always)]
+pub(super) fn scaled(query: f32, row: f32, dot: i32) -> f32 {
+    0.0 + (query * row) * dot as f32
+}
+
 /// The fixed tree: halves are added until one sum remains.
 #[inline(always)]
 pub(super) fn halves(mut sums: [f32; 16]) -> f32 {

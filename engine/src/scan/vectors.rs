@@ -4,7 +4,7 @@ use super::scanner::{Scanner, chunks};
 use super::source::{Alive, VectorSource};
 use super::topk::{Found, SharedThreshold, TopK, merge};
 use crate::error::{Error, Result};
-use crate::kernel::{Places, Rows};
+use crate::kernel::{Places, Queries, Rows};
 use crate::metric::Metric;
 use crate::stored::StoredRef;
 
@@ -29,6 +29,7 @@ pub(super) fn scan(
 ) -> Result<Vec<Vec<Found>>> {
     let dim = sources[0].dim();
     let count = queries.len() / dim;
+    let queries = Queries::new(queries, dim);
     let chunks = chunks(sources.iter().map(|s| s.rows()), CHUNK_ROWS);
     let shared: Vec<_> = (0..count)
         .map(|_| SharedThreshold::new(f32::NEG_INFINITY))
@@ -74,7 +75,7 @@ pub(super) fn scan(
                     }
                 };
                 let scores = &mut state.scores[..n * count];
-                (scanner.kernel).scores_of_rows(metric, queries, dim, rows, scores);
+                (scanner.kernel).scores_of_rows(metric, &queries, rows, scores);
                 for (scores, top) in scores.chunks_exact(n).zip(&mut state.tops) {
                     if all_below(scores, top.cutoff()) {
                         continue;
