@@ -1,5 +1,6 @@
 //! Vectors as they are stored: as the user gave them, or rounded to fewer bits.
 
+use crate::kernel::{quantize_i8_into, unit_scale};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
@@ -73,28 +74,13 @@ impl std::fmt::Display for Precision {
 }
 
 /// Appends a vector as bytes and returns their scale.
-///
-/// The largest value becomes 127, the others are rounded to the nearest byte, ties to even. A vector of zeros has the
-/// scale 0. With `unit`, the scale is 1 by the length of the bytes, so that `scale x bytes` has length 1.
 fn bytes_of(vector: &[f32], unit: bool, out: &mut Vec<i8>) -> f32 {
-    let largest = vector
-        .iter()
-        .fold(0.0f32, |largest, x| largest.max(x.abs()));
-    if largest == 0.0 {
-        out.resize(out.len() + vector.len(), 0);
-        return 0.0;
-    }
     let first = out.len();
-    // In f64, where the quotient of no two numbers overflows.
-    let steps = 127.0 / f64::from(largest);
-    out.extend((vector.iter()).map(|&x| (f64::from(x) * steps).round_ties_even() as i8));
+    out.resize(first + vector.len(), 0);
+    let scale = quantize_i8_into(vector, &mut out[first..]);
     match unit {
-        false => (f64::from(largest) / 127.0) as f32,
-        true => {
-            let square = |&byte: &i8| i64::from(byte) * i64::from(byte);
-            let squares: i64 = out[first..].iter().map(square).sum();
-            (1.0 / (squares as f64).sqrt()) as f32
-        }
+        true => unit_scale(&out[first..]),
+        false => scale,
     }
 }
 

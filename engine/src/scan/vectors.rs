@@ -65,14 +65,13 @@ pub(super) fn scan(
                     continue;
                 }
                 let first = start - chunk.range.start;
-                let widened;
                 let rows = match vectors.rows(first..first + n, dim) {
                     StoredRef::F32(values) => Rows::F32(Places::Dense(values)),
                     StoredRef::F16(values) => Rows::F16(Places::Dense(values)),
-                    bytes => {
-                        widened = bytes.widen();
-                        Rows::F32(Places::Dense(&widened))
-                    }
+                    StoredRef::I8 { scales, values } => Rows::I8 {
+                        values: Places::Dense(values),
+                        scales,
+                    },
                 };
                 let scores = &mut state.scores[..n * count];
                 (scanner.kernel).scores_of_rows(metric, &queries, rows, scores);
