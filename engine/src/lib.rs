@@ -50,11 +50,12 @@ pub use model::bundle::{Bundle, BundleWriter};
 pub use model::registry::{EXACT, ModelInfo};
 pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options};
+pub use query::explain::{Explanation, Stage};
 pub use reader::Reader;
 pub use rebuild::{RebuildOptions, Rebuilt, rebuild};
 pub use row::{
-    Filter, Hit, Inserted, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row, RowsKind, Value,
-    ValueRef,
+    Filter, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row,
+    RowsKind, Search, Value, ValueRef,
 };
 pub use snapshot::{RowView, Snapshot};
 pub use stored::{Precision, Stored, StoredRef};

@@ -12,6 +12,8 @@ pub const MAX_KEY: usize = 64 << 10;
 pub const MAX_TEXT: usize = 64 << 20;
 /// The most hits a query may ask for.
 pub const MAX_K: usize = 10_000;
+/// The most candidates a query may ask for.
+pub const MAX_CANDIDATES: usize = 1_000_000;
 
 /// A row as the user gives and gets it. A row with an existing key replaces it.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,25 +171,174 @@ impl<'a, const N: usize> From<&'a [f32; N]> for Query<'a> {
     }
 }
 
+/// Which scores find the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Search {
+    /// The best that the database has: candidates by codes, then their order by stored vectors. Without codes it is
+    /// [`Exact`](Self::Exact).
+    #[default]
+    Auto,
+    /// Codes alone: the fastest, and approximate. Reads no stored vector.
+    Codes,
+    /// The stored vector of every row.
+    Exact,
+}
+
+impl Search {
+    /// All ways of searching.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Codes, Self::Exact];
+
+    /// Returns its name, as the program and the reports write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Codes => "codes",
+            Self::Exact => "exact",
+        }
+    }
+}
+
+impl std::fmt::Display for Search {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// How a query is answered.
+///
+/// ```
+/// use mopqdb::{QueryOptions, Search};
+/// let fast = QueryOptions::top(10).search(Search::Codes);
+/// let thorough = QueryOptions::top(10).candidates(2_000);
+/// let second_page = QueryOptions::top(10).offset(10);
+/// # let _ = (fast, thorough, second_page);
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct QueryOptions {
-    /// How many hits at most: 1 to 10,000.
+    /// How many hits at most: 1 to 10,000, `offset` included.
     pub k: usize,
     /// The rows among which to search; all of them if none is given.
     pub filter: Option<Filter>,
+    /// Which scores find the rows.
+    pub search: Search,
+    /// How many rows [`Search::Auto`] takes by codes and scores by their stored vectors; by default
+    /// [`default_candidates`](Self::default_candidates). More find more, and take longer.
+    pub candidates: Option<usize>,
+    /// Hits to leave out, best first: for the pages after the first.
+    pub offset: usize,
+    /// Hits whose [`score`](Hit::score) is lower are left out.
+    pub min_score: Option<f32>,
+    /// Hits whose [`similarity`](Hit::similarity) is lower are left out.
+    pub min_similarity: Option<f32>,
 }
 
 impl QueryOptions {
     /// The k best of all rows.
     pub fn top(k: usize) -> Self {
-        Self { k, filter: None }
+        Self {
+            k,
+            filter: None,
+            search: Search::Auto,
+            candidates: None,
+            offset: 0,
+            min_score: None,
+            min_similarity: None,
+        }
     }
 
     /// Only among these rows. The filter is applied before the top k, exactly.
     pub fn among(mut self, filter: Filter) -> Self {
         self.filter = Some(filter);
         self
+    }
+
+    /// By these scores.
+    pub fn search(mut self, search: Search) -> Self {
+        self.search = search;
+        self
+    }
+
+    /// With so many candidates, at least k and `offset` together.
+    pub fn candidates(mut self, candidates: usize) -> Self {
+        self.candidates = Some(candidates);
+        self
+    }
+
+    /// Without the first so many hits.
+    pub fn offset(mut self, offset: usize) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Without hits of a lower score.
+    pub fn min_score(mut self, score: f32) -> Self {
+        self.min_score = Some(score);
+        self
+    }
+
+    /// Without hits of a lower similarity. Not for [`Search::Codes`], which has none.
+    pub fn min_similarity(mut self, similarity: f32) -> Self {
+        self.min_similarity = Some(similarity);
+        self
+    }
+
+    /// Returns how many candidates a search for the k best takes by default: ten for each hit, at least 400, which
+    /// loses less than a hundredth of what exact search finds on the sets that it was measured on.
+    pub fn default_candidates(k: usize) -> usize {
+        (10 * k).max(400)
+    }
+
+    /// How many candidates a search by codes and stored vectors takes.
+    pub(crate) fn wanted_candidates(&self) -> usize {
+        (self.candidates).unwrap_or_else(|| Self::default_candidates(self.depth()))
+    }
+
+    /// Hits that are ranked, those that `offset` leaves out among them.
+    pub(crate) fn depth(&self) -> usize {
+        self.k.saturating_add(self.offset)
+    }
+
+    /// Refuses what contradicts itself.
+    pub(crate) fn check(&self) -> Result<()> {
+        let depth = self.depth();
+        if self.k == 0 {
+            return Err(Error::invalid(format!("k is 0; ask for 1 to {MAX_K} hits")));
+        }
+        if depth > MAX_K {
+            let beyond = match self.offset {
+                0 => String::new(),
+                offset => format!(" with an offset of {offset}"),
+            };
+            return Err(Error::invalid(format!(
+                "k is {}{beyond}; ask for 1 to {MAX_K} hits",
+                self.k
+            )));
+        }
+        if let Some(candidates) = self.candidates {
+            if self.search != Search::Auto {
+                return Err(Error::invalid(format!(
+                    "a search by {} takes no candidates; leave them out, or search with auto",
+                    self.search
+                )));
+            }
+            if candidates < depth || candidates > MAX_CANDIDATES {
+                return Err(Error::invalid(format!(
+                    "{candidates} candidates for {depth} hits; ask for {depth} to {MAX_CANDIDATES}"
+                )));
+            }
+        }
+        if self.min_similarity.is_some() && self.search == Search::Codes {
+            return Err(Error::invalid(
+                "hits that codes alone find have no similarity; use a least score, or another search",
+            ));
+        }
+        let least = [self.min_score, self.min_similarity];
+        if least.into_iter().flatten().any(f32::is_nan) {
+            return Err(Error::invalid("a least score is not a number"));
+        }
+        Ok(())
     }
 }
 
@@ -202,11 +353,16 @@ pub enum Filter {
 
 /// A found row.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Hit {
     /// The user's key.
     pub key: String,
-    /// Larger is better, whatever the metric.
+    /// What hits are ordered by; larger is better, whatever the metric. By codes it is the score of the row's code; in
+    /// any other search it is the similarity.
     pub score: f32,
+    /// The metric between the query and the stored vector: the inner product, the cosine, or the negative squared
+    /// distance for l2. `None` where only the code was looked at ([`Search::Codes`]).
+    pub similarity: Option<f32>,
     /// The text, where the database holds texts.
     pub text: Option<String>,
     /// When the row was accepted; equal scores are ordered by it.

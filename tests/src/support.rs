@@ -3,7 +3,8 @@
 use mopqdb::bundle::BundleWriter;
 use mopqdb::quantizer::{TrainPq, train_opq, train_pq};
 use mopqdb::{
-    Bundle, CreateOptions, Database, Hit, Metric, Options, Query, QueryOptions, Row, Value,
+    Bundle, CreateOptions, Database, Hit, Metric, Options, QueryOptions, Row, Search, Snapshot,
+    Value,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -147,32 +148,36 @@ impl Oracle {
             .collect()
     }
 
-    /// Sees that a database answers as this does.
+    /// Sees that a database answers as this does, in every way of searching.
     pub fn check(
         &self,
-        ask: impl Fn(&[f32], usize) -> Vec<Hit>,
+        snapshot: &Snapshot,
         queries: &[Vec<f32>],
         metric: Metric,
         bundle: Option<&Bundle>,
     ) {
         for query in queries {
             for k in [1, 7, 1000] {
-                let hits = ask(query, k);
-                let expected = self.query(query, k, metric, bundle);
+                let top = QueryOptions::top(k);
+                let ask = |search| snapshot.query_with(query, &top.clone().search(search));
                 if bundle.is_some() {
-                    let found: Vec<_> = hits
-                        .iter()
-                        .map(|hit| (hit.key.clone(), hit.score))
-                        .collect();
-                    assert_eq!(found, expected, "k {k}");
-                } else {
-                    // Exact scores are summed in another order than here: equal up to rounding.
-                    assert_eq!(hits.len(), expected.len(), "k {k}");
-                    for (hit, (_, score)) in hits.iter().zip(&expected) {
-                        assert!((hit.score - score).abs() < 1e-5, "k {k}: {hit:?} {score}");
-                        let own = exact(query, &self.rows[&hit.key].1, metric);
-                        assert!((hit.score - own).abs() < 1e-5, "k {k}: {hit:?} {own}");
-                    }
+                    let expected = self.query(query, k, metric, bundle);
+                    let hits = ask(Search::Codes).unwrap();
+                    let found = hits.iter().map(|hit| (hit.key.clone(), hit.score));
+                    assert_eq!(found.collect::<Vec<_>>(), expected, "k {k}");
+                }
+                let expected = self.query(query, k, metric, None);
+                let exact_hits = ask(Search::Exact).unwrap();
+                // Exact scores are summed in another order than here: equal up to rounding.
+                assert_eq!(exact_hits.len(), expected.len(), "k {k}");
+                for (hit, (_, score)) in exact_hits.iter().zip(&expected) {
+                    assert!((hit.score - score).abs() < 1e-5, "k {k}: {hit:?} {score}");
+                    let own = exact(query, &self.rows[&hit.key].1, metric);
+                    assert!((hit.score - own).abs() < 1e-5, "k {k}: {hit:?} {own}");
+                }
+                // Where all rows are candidates, their codes no longer matter.
+                if bundle.is_none() || self.rows.len() <= QueryOptions::default_candidates(k) {
+                    assert_eq!(ask(Search::Auto).unwrap(), exact_hits, "k {k}");
                 }
             }
         }
@@ -192,14 +197,6 @@ pub fn put(key: &str, vector: &[f32]) -> Row {
     Row {
         key: key.into(),
         value: Value::Vector(vector.to_vec()),
-    }
-}
-
-/// Asks a database for its best hits.
-pub fn ask(db: &Database) -> impl Fn(&[f32], usize) -> Vec<Hit> + '_ {
-    |query, k| {
-        db.query_with(Query::Vector(query), &QueryOptions::top(k))
-            .unwrap()
     }
 }
 

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use mopqdb::quantizer::{TrainPq, train_opq};
 use mopqdb::{
     BundleWriter, CreateOptions, Database, Metric, Options, Query, QueryOptions, Reader, Row,
+    Search,
 };
 use mopqdb_formats::vectors::{VectorReader, read_all};
 use serde::Deserialize;
@@ -167,7 +168,6 @@ impl Case {
     fn search(&self, index: &Path, asking: &Asking, hits: &Path) -> Result<Value> {
         let (dim, queries) = read_all(&self.dir.join("queries.npy"))?;
         let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
-        let top = QueryOptions::top(self.fetch);
         let before = process::resident()?;
         let opened = Instant::now();
         let options = Options {
@@ -175,6 +175,12 @@ impl Case {
             ..Options::default()
         };
         let reader = Reader::open(index, options)?;
+        // Peers with as many bytes per row answer from these bytes alone.
+        let search = match reader.snapshot().model().quantizer() {
+            Some(_) => Search::Codes,
+            None => Search::Exact,
+        };
+        let top = QueryOptions::top(self.fetch).search(search);
         reader.query_with(queries[0], &top)?;
         let opened = opened.elapsed().as_secs_f64();
 

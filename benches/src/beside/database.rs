@@ -8,7 +8,7 @@ use crate::data::Blocks;
 use anyhow::{Result, ensure};
 use mopqdb::quantizer::{LookupTable, TrainPq, train_pq};
 use mopqdb::scan::Scanner;
-use mopqdb::{BundleWriter, CreateOptions, Database, Metric, Options, Row};
+use mopqdb::{BundleWriter, CreateOptions, Database, Metric, Options, QueryOptions, Row, Search};
 use std::hint::black_box;
 
 const SEGMENTS: usize = 8;
@@ -67,9 +67,10 @@ pub fn case(bench: &Bench, rows: usize, figures: &mut Figures) -> Result<()> {
     let blocks = Blocks::new(trained.shape(), &codes);
     let scanner = Scanner::with_kernel(bench.kernel, 1);
     let alone = |table: &LookupTable| scanner.scan(&[&blocks], std::slice::from_ref(table), K);
+    let by_codes = QueryOptions::top(K).search(Search::Codes);
     for (query, table) in queries.iter().zip(&tables) {
         let hits: Vec<(String, f32)> = db
-            .query(*query, K)?
+            .query_with(*query, &by_codes)?
             .into_iter()
             .map(|hit| (hit.key, hit.score))
             .collect();
@@ -87,7 +88,7 @@ pub fn case(bench: &Bench, rows: usize, figures: &mut Figures) -> Result<()> {
     for _ in 0..2 * bench.repeats() {
         let start = cpu_time();
         for query in &queries {
-            black_box(db.query(*query, K)?);
+            black_box(db.query_with(*query, &by_codes)?);
         }
         let between = cpu_time();
         for table in &tables {

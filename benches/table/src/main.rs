@@ -156,7 +156,7 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
     )?;
     let places = evaluation.places;
     let dense = evaluation.head.context("what is trained has a head")?;
-    let codes = evaluation.codes.context("what is trained has codes")?;
+    let codes = evaluation.codes;
     let outcomes = Outcomes {
         config: config.clone(),
         validation_recall: trained.report["recall"]["10"].as_f64().unwrap_or(0.0),

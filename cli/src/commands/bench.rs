@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use mopqdb::kernel::Kernel;
 use mopqdb::scan::Scanner;
+use mopqdb::{QueryOptions, Search};
 use serde_json::json;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -14,6 +15,9 @@ use std::time::{Duration, Instant};
 /// Queries are stored vectors of evenly chosen rows, asked one at a time through the whole database. Before any is timed,
 /// the answers to some are compared with those of the plain kernel on one thread. The bandwidth is that of reading as
 /// many bytes as a query scans, with as many threads, in the same run.
+///
+/// Queries are by codes where the database has any, as `--search codes`: the bandwidth is that of codes. With another
+/// `--search` the times are those of it.
 ///
 /// The kernel is the fastest of this CPU, or the one that the environment variable MOPQDB_KERNEL names: scalar, portable,
 /// avx2 or avx512. Answers are the same on all.
@@ -30,6 +34,12 @@ pub struct Bench {
     /// Hits a query
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
     k: u32,
+    /// Which scores find the rows: `codes`, `auto` or `exact`; default: codes, or exact where there are none
+    #[arg(long, value_name = "HOW", value_parser = super::query::search)]
+    search: Option<Search>,
+    /// Candidates of `--search auto`
+    #[arg(long, value_name = "C")]
+    candidates: Option<usize>,
     /// Seconds of queries
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     seconds: f64,
@@ -53,11 +63,17 @@ impl Bench {
             );
         }
         let queries = snapshot.sample_vectors(QUERIES)?;
+        let search = self.search.unwrap_or(match snapshot.model().quantizer() {
+            Some(_) => Search::Codes,
+            None => Search::Exact,
+        });
         let k = self.k as usize;
+        let mut options = QueryOptions::top(k).search(search);
+        options.candidates = self.candidates;
         // Also checks every checksum and brings the codes into memory: not timed.
         let plain = snapshot.scanned_by(Scanner::with_kernel(Kernel::named("scalar")?, 1));
         for (number, query) in queries.iter().enumerate().take(CHECKED) {
-            if reader.query(query, k)? != plain.query(query, k)? {
+            if reader.query_with(query, &options)? != plain.query_with(query, &options)? {
                 bail!(
                     "query {number} has another answer than on the plain kernel; please report this, with what `mopqdb stats {}` says",
                     self.db.display()
@@ -69,7 +85,7 @@ impl Bench {
         while Instant::now() < deadline || times.len() < 10 {
             let query = &queries[times.len() % queries.len()];
             let started = Instant::now();
-            black_box(reader.query(query, k)?);
+            black_box(reader.query_with(query, &options)?);
             times.push(started.elapsed().as_secs_f64());
         }
         times.sort_by(f64::total_cmp);
@@ -87,7 +103,7 @@ impl Bench {
             out.object(&json!({
                 "rows_per_s": rows_per_s, "gb_per_s": gb_per_s, "bandwidth_share": gb_per_s / bandwidth,
                 "bandwidth_gb_per_s": bandwidth, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6, "queries": times.len(),
-                "kernel": kernel, "threads": threads, "rows": rows, "k": k, "answers_checked": queries.len().min(CHECKED),
+                "search": search.name(), "kernel": kernel, "threads": threads, "rows": rows, "k": k, "answers_checked": queries.len().min(CHECKED),
             }))?;
             return out.flush();
         }
@@ -105,7 +121,10 @@ impl Bench {
                 100.0 * gb_per_s / bandwidth
             ),
         );
-        add("kernel, threads", format!("{kernel}, {threads}"));
+        add(
+            "search, kernel, threads",
+            format!("{search}, {kernel}, {threads}"),
+        );
         add(
             "rows, k, queries checked and timed",
             format!(

@@ -1,19 +1,19 @@
 mod html;
+mod lines;
 mod measure;
 mod page_file;
 
 use crate::exit::usage;
-use crate::out::{Out, Table, say};
+use crate::out::{Out, say};
 use crate::rows::pairs::{Columns, groups};
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::{Result, bail};
 use clap::Args;
-use measure::{Measured, Measurer, tells_ceiling};
-use mopqdb::eval::{FindOptions, Questions, bootstrap};
-use mopqdb::{ModelId, find_model};
+use measure::{Measured, Measurer};
+use mopqdb::eval::{EvalOptions, FindOptions, Questions};
+use mopqdb::{ModelId, Search, find_model};
 use page_file::PageFile;
-use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
@@ -21,9 +21,14 @@ use std::path::PathBuf;
 ///
 /// Recall@k is the mean over queries of the share of right rows among the first k of all living rows. Right rows that tie
 /// with others count by their chance of being among the first k; `recall_worst` and `recall_best` are those of losing
-/// and winning every tie. Intervals are 95% by bootstrap over queries, paired where models are compared. Beside it: the
-/// recall of the encoder's whole vectors (what codes of them can hope for), the reconstruction loss (also relative to
-/// the spread of the rows), and how evenly codewords are used.
+/// and winning every tie. Intervals are 95% by bootstrap over queries, paired where lines are compared: each with the
+/// first, and with exact search where that is among them (`--search auto,exact`). Beside it: the recall of exact search
+/// by the encoder's full-precision vectors, the reconstruction loss (also relative to the spread of the rows), and how
+/// evenly codewords are used.
+///
+/// Rows are searched as `mopqdb query` searches them: `--search` takes one or several of `auto`, `codes` and `exact`, and
+/// there is one line per model and way of searching. Each k is measured with the candidates that a query for k hits
+/// takes.
 ///
 /// Any two models can be compared: `--model 3f2a --model exact`. `all` is the active model, then every other that has
 /// codes, then `exact`, which searches rows by their stored vectors. In a pipe the first line names the columns.
@@ -34,6 +39,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   mopqdb eval my.db --pairs test.tsv
+  mopqdb eval my.db --pairs test.tsv --search codes,auto,exact
   mopqdb eval my.db --pairs test.tsv --model all --html report.html
   mopqdb eval my.db --pairs test.tsv --model 3f2a --model exact --html report.html
   mopqdb eval my.db --pairs test.tsv --exclude-self --groups keys_group.txt
@@ -59,6 +65,12 @@ pub struct Eval {
     /// others are compared with the first
     #[arg(long, value_name = "ID|exact|all")]
     model: Vec<String>,
+    /// How rows are searched: `auto`, `codes`, `exact`, or several of them; default: auto
+    #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = super::query::search)]
+    search: Vec<Search>,
+    /// Candidates of `--search auto`, for every k; default: those of a query for k hits
+    #[arg(long, value_name = "C")]
+    candidates: Option<usize>,
     /// Leave a row that is the query itself (same text, or same vector) out of its ranking
     #[arg(long)]
     exclude_self: bool,
@@ -66,7 +78,8 @@ pub struct Eval {
     /// of a right row's group (or the query's own) are right
     #[arg(long, value_name = "FILE")]
     groups: Option<PathBuf>,
-    /// Write a page with curves, codeword use, and the hits of the first two models side by side
+    /// Write a page with curves, codeword use, and the hits of some queries side by side. Without --search it shows all
+    /// ways of searching
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -82,6 +95,10 @@ impl Eval {
                 "-k takes numbers from 1 to {}",
                 mopqdb::MAX_K
             )));
+        }
+        let (printed, shown) = self.searches();
+        if self.candidates.is_some() && !shown.contains(&Search::Auto) {
+            return Err(usage("--candidates has a meaning for --search auto only"));
         }
         let page = self.html.as_deref().map(PageFile::open).transpose()?;
         stop::listen();
@@ -102,36 +119,51 @@ impl Eval {
                 self.pairs.display()
             );
         }
-        let mut measurer = Measurer::new(
-            &self.db,
-            settings,
-            &snapshot,
-            &questions,
-            *cuts.last().expect("one k"),
-        )?;
-        measurer.samples = if self.html.is_some() {
-            html::SAMPLES
-        } else {
-            0
+        let options = EvalOptions {
+            cuts: cuts.clone(),
+            candidates: self.candidates,
+            samples: match self.html {
+                Some(_) => html::SAMPLES,
+                None => 0,
+            },
+            memory_limit: settings.memory_limit,
+            progress: None,
         };
-        let measured: Vec<Measured> = models
-            .into_iter()
-            .map(|id| measurer.measure(id))
-            .collect::<Result<_>>()?;
+        let mut measurer = Measurer::new(&self.db, settings, &snapshot, &questions, options)?;
+        let (mut measured, mut without) = (Vec::new(), Vec::new());
+        for id in models {
+            let lines = measurer.measure(id, &shown)?;
+            if printed.contains(&Search::Codes) && lines.len() < shown.len() {
+                without.push(id);
+            }
+            measured.extend(lines);
+        }
+        let is_printed = |line: &&Measured| printed.contains(&line.ranks.search);
+        let lines: Vec<&Measured> = measured.iter().filter(is_printed).collect();
+        if lines.is_empty() {
+            bail!(
+                "no model that was asked for has codes to search by; leave --search codes out, or name another --model"
+            );
+        }
+        for id in without {
+            say(format!(
+                "model {id} has no codes to search by: that line is left out"
+            ));
+        }
         let mut out = Out::new(settings);
         match out.is_json() {
             true => {
-                for model in &measured {
-                    out.object(&object(
-                        model,
-                        &measured[0],
+                for line in &lines {
+                    out.object(&lines::object(
+                        line,
+                        &lines,
                         &cuts,
                         &questions,
                         snapshot.rows(),
                     ))?;
                 }
             }
-            false => out.table(&table(&measured, &cuts))?,
+            false => out.table(&lines::table(&lines, &cuts))?,
         }
         out.flush()?;
         if let Some(page) = page {
@@ -139,6 +171,21 @@ impl Eval {
             say(format!("wrote {}", path.display()));
         }
         Ok(())
+    }
+
+    /// The ways of searching that are printed, and those that are measured: a page shows all, unless some were asked for.
+    fn searches(&self) -> (Vec<Search>, Vec<Search>) {
+        let mut asked = self.search.clone();
+        let mut seen = HashSet::new();
+        asked.retain(|search| seen.insert(*search));
+        match (asked.is_empty(), &self.html) {
+            (false, _) => (asked.clone(), asked),
+            (true, None) => (vec![Search::Auto], vec![Search::Auto]),
+            (true, Some(_)) => (
+                vec![Search::Auto],
+                vec![Search::Codes, Search::Auto, Search::Exact],
+            ),
+        }
     }
 
     /// The models to measure, each once, in the order in which they were asked for.
@@ -168,120 +215,5 @@ impl Eval {
     }
 }
 
+/// Of the bootstrap.
 const SEED: u64 = 42;
-
-fn object(
-    model: &Measured,
-    first: &Measured,
-    cuts: &[usize],
-    questions: &Questions,
-    rows: u64,
-) -> Value {
-    let by_cut = |value: &dyn Fn(usize) -> Value| -> Value {
-        Value::Object(cuts.iter().map(|&k| (k.to_string(), value(k))).collect())
-    };
-    let places = &model.evaluation.places;
-    let mut object = json!({
-        "model": model.id,
-        "method": model.method,
-        "active": model.active,
-        "recall": by_cut(&|k| json!(places.recall(k))),
-        "interval": by_cut(&|k| json!(bootstrap::interval(&places.recalls(k), SEED))),
-        "recall_worst": by_cut(&|k| json!(places.bounds(k).0)),
-        "recall_best": by_cut(&|k| json!(places.bounds(k).1)),
-        "unquantized": by_cut(&|k| json!(model.ceiling.recall(k))),
-        "queries": questions.all.len(),
-        "missing_answers": questions.missing_answers.len(),
-        "unanswerable": questions.unanswerable,
-        "rows": rows,
-        "seconds": model.seconds,
-    });
-    if let Some(head) = &model.evaluation.head {
-        object["unquantized_head"] = by_cut(&|k| json!(head.recall(k)));
-    }
-    if let Some(codes) = &model.evaluation.codes {
-        object["reconstruction_loss"] = json!(codes.distortion);
-        object["relative_distortion"] = json!(codes.relative_distortion);
-        object["codewords_used"] = json!(codes.used);
-        object["entropy_bits"] = json!(codes.entropy);
-        object["distinct_codes"] = json!(codes.distinct);
-    }
-    if !std::ptr::eq(model, first) {
-        object["compared_with"] = json!(first.id);
-        object["difference"] = by_cut(&|k| {
-            let (ours, theirs) = (places.recalls(k), first.evaluation.places.recalls(k));
-            let mean = places.recall(k) - first.evaluation.places.recall(k);
-            let interval = bootstrap::difference(&ours, &theirs, SEED);
-            json!({"mean": mean, "low": interval.low, "high": interval.high})
-        });
-    }
-    object
-}
-
-/// A line a model and a line for what its encoder could do.
-fn table(measured: &[Measured], cuts: &[usize]) -> Table {
-    let mut headers = vec!["model".to_owned(), "method".to_owned()];
-    headers.extend(cuts.iter().map(|k| format!(">recall@{k}")));
-    headers.extend([">loss".to_owned(), ">used".to_owned()]);
-    let mut table = Table::new(&headers);
-    let mut row = |name: String,
-                   method: &str,
-                   recall: &dyn Fn(usize) -> String,
-                   loss: String,
-                   used: String| {
-        let mut cells = vec![name, method.to_owned()];
-        cells.extend(cuts.iter().map(|&k| recall(k)));
-        cells.extend([loss, used]);
-        table.row(cells);
-    };
-    let blank = || "-".to_owned();
-    for (n, model) in measured.iter().enumerate() {
-        let places = &model.evaluation.places;
-        let (loss, used) = match &model.evaluation.codes {
-            None => (blank(), blank()),
-            Some(codes) => {
-                let used = codes.used.iter().sum::<usize>() as f64;
-                let of = codes.usage.iter().map(Vec::len).sum::<usize>() as f64;
-                (
-                    format!("{:.3}", codes.relative_distortion),
-                    format!("{:.0}%", 100.0 * used / of),
-                )
-            }
-        };
-        let mark = if model.active { "*" } else { "" };
-        let told = |k: usize| {
-            let interval = bootstrap::interval(&places.recalls(k), SEED);
-            format!(
-                "{:.3} ±{:.3}",
-                places.recall(k),
-                (interval.high - interval.low) / 2.0
-            )
-        };
-        row(
-            format!("{}{mark}", model.short()),
-            &model.method,
-            &told,
-            loss,
-            used,
-        );
-        if let Some(head) = &model.evaluation.head {
-            row(
-                blank(),
-                "its head, whole",
-                &|k| format!("{:.3}", head.recall(k)),
-                blank(),
-                blank(),
-            );
-        }
-        if tells_ceiling(measured, n) {
-            row(
-                blank(),
-                "whole vectors",
-                &|k| format!("{:.3}", model.ceiling.recall(k)),
-                blank(),
-                blank(),
-            );
-        }
-    }
-    table
-}

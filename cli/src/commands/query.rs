@@ -1,11 +1,11 @@
 use crate::exit::usage;
 use crate::key_lines;
-use crate::out::{Out, Table};
+use crate::out::{Out, Table, say};
 use crate::rows::Lines;
 use crate::settings::Settings;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use mopqdb::{Filter, Hit, QueryOptions, Reader};
+use mopqdb::{Explanation, Filter, Hit, QueryOptions, Reader, Search, Stage};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::BufReader;
@@ -14,10 +14,15 @@ use std::sync::mpsc;
 
 /// Find the rows nearest to a text or a vector
 ///
+/// Rows are found by codes of a few bytes, and the best of them are then ordered by their stored vectors
+/// (`--search auto`). `codes` leaves the second step out, `exact` compares the query with every stored vector. In a
+/// database that has no codes yet, `auto` is `exact`.
+///
 /// Prints one hit per line: rank, score, key, text. In a pipe the fields are separated by tabs and complete; tabs, line
 /// ends and backslashes inside them are written \t, \n, \r and \\, everything else as it is. Ranks begin at 1 again with
 /// each query (--json shows which query). On a terminal, control characters and controls of the writing direction are
-/// shown as �. Larger scores are better, whatever the metric.
+/// shown as �. Larger scores are better, whatever the metric: the score is the cosine, the inner product, or the negative
+/// squared distance for l2. With `--search codes` it is the estimate that the row's code gives.
 ///
 /// Words are joined by a space. Words that begin with a dash follow after `--`; negative numbers need none.
 #[derive(Debug, Args)]
@@ -27,6 +32,8 @@ Examples:
   mopqdb query my.db -k 5 -- --json flag of curl      # a text that begins with a dash
   mopqdb query my.db --file questions.txt -k 5 --json > hits.jsonl
   mopqdb query my.db --vectors q.npy -k 100
+  mopqdb query my.db bird navigation --offset 10     # the next ten
+  mopqdb query my.db bird navigation --explain       # what each stage did
   mopqdb query my.db \"taxes\" --prefix 2024/          # only among keys that begin so
   some-program | mopqdb query my.db --stdin --json   # one answer per line, as the lines come")]
 pub struct Query {
@@ -48,6 +55,25 @@ pub struct Query {
     /// How many hits
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
     k: u32,
+    /// Which scores find the rows: `auto`, `codes` or `exact`
+    #[arg(long, value_name = "HOW", default_value_t = Search::Auto, value_parser = search, hide_default_value = true)]
+    search: Search,
+    /// Rows that `auto` takes by codes and orders by their stored vectors: more find more and take longer. At least the
+    /// number of hits, --offset included; default: ten per hit, at least 400
+    #[arg(long, value_name = "C")]
+    candidates: Option<usize>,
+    /// Leave out the first N hits
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    offset: usize,
+    /// Leave out hits whose score is lower than S
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    min_score: Option<f32>,
+    /// Leave out hits whose similarity (the metric of the stored vectors) is lower than S
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    min_similarity: Option<f32>,
+    /// Print what each stage of the query did: rows, bytes and microseconds. On stderr, or within --json
+    #[arg(long)]
+    explain: bool,
     /// Only among these keys, one per line, as `keys` prints them
     #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
     keys_from: Option<PathBuf>,
@@ -62,7 +88,12 @@ const TOGETHER: usize = 64;
 impl Query {
     /// Asks and prints.
     pub fn run(self, settings: &Settings) -> Result<()> {
-        let mut options = QueryOptions::top(self.k as usize);
+        let mut options = QueryOptions::top(self.k as usize)
+            .search(self.search)
+            .offset(self.offset);
+        options.candidates = self.candidates;
+        options.min_score = self.min_score;
+        options.min_similarity = self.min_similarity;
         if let Some(path) = &self.keys_from {
             let keys = key_lines::from_file(path)?.into_iter().collect();
             options = options.among(Filter::Keys(keys));
@@ -73,6 +104,7 @@ impl Query {
         let mut asker = Asker {
             reader: super::read(&self.db, settings)?,
             options,
+            explain: self.explain,
             out: Out::new(settings),
         };
         let text = self.text.join(" ");
@@ -101,15 +133,60 @@ impl Query {
 struct Asker {
     reader: Reader,
     options: QueryOptions,
+    explain: bool,
     out: Out,
 }
 
 impl Asker {
     fn ask(&mut self, texts: &[String]) -> Result<()> {
         let queries: Vec<mopqdb::Query<'_>> = texts.iter().map(Into::into).collect();
-        let answers = self.reader.query_batch(&queries, &self.options)?;
+        let (answers, explanation) = self.answers(&queries)?;
         for (text, hits) in texts.iter().zip(answers) {
-            self.answer(Value::from(text.as_str()), texts.len() > 1, hits)?;
+            self.answer(
+                Value::from(text.as_str()),
+                texts.len() > 1,
+                hits,
+                &explanation,
+            )?;
+        }
+        self.print(&explanation, texts.len())
+    }
+
+    /// The hits of each query, and what the stages of all of them did if that is wanted.
+    fn answers(
+        &self,
+        queries: &[mopqdb::Query<'_>],
+    ) -> Result<(Vec<Vec<Hit>>, Option<Explanation>)> {
+        let snapshot = self.reader.snapshot();
+        let (hits, explanation) = snapshot.query_explained(queries, &self.options)?;
+        Ok((hits, self.explain.then_some(explanation)))
+    }
+
+    /// Prints an explanation for people; --json has it with each answer.
+    fn print(&self, explanation: &Option<Explanation>, queries: usize) -> Result<()> {
+        let Some(explanation) = explanation else {
+            return Ok(());
+        };
+        if self.out.is_json() {
+            return Ok(());
+        }
+        let candidates = match explanation.candidates {
+            Some(candidates) => format!(", {candidates} candidates"),
+            None => String::new(),
+        };
+        say(format!(
+            "search by {}{candidates}, queries: {queries}",
+            explanation.search
+        ));
+        for stage in &explanation.stages {
+            let pages = match stage.pages {
+                0 => String::new(),
+                pages => format!(" in {pages} pages"),
+            };
+            say(format!(
+                "  {:<10} {:>9.0} us {:>9} rows {:>11} bytes{pages}",
+                stage.name, stage.micros, stage.rows, stage.bytes
+            ));
         }
         Ok(())
     }
@@ -185,17 +262,32 @@ impl Asker {
             }
             let queries: Vec<mopqdb::Query<'_>> =
                 values.chunks_exact(dim).map(Into::into).collect();
-            for hits in self.reader.query_batch(&queries, &self.options)? {
-                self.answer(Value::from(number), many, hits)?;
+            let (answers, explanation) = self.answers(&queries)?;
+            let asked = answers.len();
+            for hits in answers {
+                self.answer(Value::from(number), many, hits, &explanation)?;
                 number += 1;
             }
+            self.print(&explanation, asked)?;
         }
     }
 
-    fn answer(&mut self, query: Value, many: bool, hits: Vec<Hit>) -> Result<()> {
+    fn answer(
+        &mut self,
+        query: Value,
+        many: bool,
+        hits: Vec<Hit>,
+        explanation: &Option<Explanation>,
+    ) -> Result<()> {
         if self.out.is_json() {
             let hits: Vec<Value> = hits.into_iter().map(object).collect();
-            return self.out.object(&json!({"query": query, "hits": hits}));
+            let mut answer = json!({"query": query, "hits": hits});
+            if let Some(explanation) = explanation {
+                answer["search"] = json!(explanation.search.name());
+                answer["candidates"] = json!(explanation.candidates);
+                answer["stages"] = explanation.stages.iter().map(stage).collect();
+            }
+            return self.out.object(&answer);
         }
         if self.out.is_terminal() {
             if many {
@@ -228,8 +320,21 @@ impl Asker {
 }
 
 fn object(hit: Hit) -> Value {
-    match hit.text {
-        Some(text) => json!({"key": hit.key, "score": hit.score, "text": text}),
-        None => json!({"key": hit.key, "score": hit.score}),
+    let mut object = json!({"key": hit.key, "score": hit.score, "similarity": hit.similarity});
+    if let Some(text) = hit.text {
+        object["text"] = Value::from(text);
     }
+    object
+}
+
+fn stage(stage: &Stage) -> Value {
+    json!({
+        "stage": stage.name, "rows": stage.rows, "bytes": stage.bytes, "pages": stage.pages, "us": stage.micros,
+    })
+}
+
+/// A way of searching by its name.
+pub(super) fn search(name: &str) -> Result<Search, String> {
+    let named = Search::ALL.into_iter().find(|search| search.name() == name);
+    named.ok_or_else(|| format!("it is one of {}", Search::ALL.map(Search::name).join(", ")))
 }

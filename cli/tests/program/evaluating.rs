@@ -64,13 +64,30 @@ fn the_numbers_are_those_of_a_few_lines_of_numpy_on_exported_codes() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
-    let measured = run(dir, &[&EVAL[..], &["--model", "all", "--json"]].concat()).json();
-    let methods: Vec<&str> = (measured.iter())
-        .map(|model| model["method"].as_str().unwrap())
-        .collect();
-    assert_eq!(methods, ["pq", "opq", "exact"]);
-    assert_eq!(measured[2]["recall"], measured[0]["unquantized"]);
-    for (n, model) in measured.iter().enumerate().take(2) {
+    let all = ["--model", "all", "--search", "codes,exact", "--json"];
+    let ran = run(dir, &[&EVAL[..], &all].concat());
+    assert!(ran.err.contains("has no codes to search by"), "{}", ran.err);
+    let lines = ran.json();
+    let told = |line: &serde_json::Value| {
+        let word = |name: &str| line[name].as_str().unwrap().to_owned();
+        (word("method"), word("search"))
+    };
+    let told: Vec<_> = lines.iter().map(told).collect();
+    let expected = [
+        ("pq", "codes"),
+        ("pq", "exact"),
+        ("opq", "codes"),
+        ("opq", "exact"),
+        ("exact", "exact"),
+    ];
+    let expected = expected.map(|(method, search)| (method.to_owned(), search.to_owned()));
+    assert_eq!(told, expected);
+    for exact in [&lines[1], &lines[3], &lines[4]] {
+        assert_eq!(exact["recall"], lines[0]["unquantized"]);
+        assert!(exact.get("reconstruction_loss").is_none(), "{exact}");
+    }
+    let measured = [&lines[0], &lines[2]];
+    for (n, model) in measured.into_iter().enumerate() {
         let id = model["model"].as_str().unwrap();
         let out = format!("out{n}");
         run(
@@ -292,12 +309,18 @@ fn any_two_models_are_compared_exact_included() {
     let eval = |more: &[&str]| run(dir, &[&EVAL[..], more].concat());
     // The same model twice is measured once; the first is what the others are compared with.
     let both = ["--model", "exact", "--model", opq, "--model", "exact"];
-    let measured = eval(&[&both[..], &["--json"]].concat()).json();
-    assert_eq!(measured.len(), 2);
+    let coded = ["--search", "auto,codes", "--candidates", "100"];
+    let measured = eval(&[&both[..], &coded, &["--json"]].concat()).json();
+    assert_eq!(measured.len(), 3);
     let method = |n: usize| measured[n]["method"].as_str().unwrap();
-    assert_eq!((method(0), method(1)), ("exact", "opq"));
-    assert_eq!(measured[1]["compared_with"], measured[0]["model"]);
-    assert!(measured[1]["difference"]["10"]["mean"].as_f64().unwrap() < 0.0);
+    assert_eq!((method(0), method(1), method(2)), ("exact", "opq", "opq"));
+    for n in [1, 2] {
+        assert_eq!(measured[n]["compared_with"], measured[0]["model"]);
+        assert_eq!(measured[n]["compared_with_search"], "auto");
+    }
+    let difference = |n: usize| measured[n]["difference"]["10"]["mean"].as_f64().unwrap();
+    let (rescored, codes) = (difference(1), difference(2));
+    assert!(codes < 0.0 && rescored > codes / 2.0, "{rescored} {codes}");
 
     let table = eval(&[&both[..], &["--html", "page.html"]].concat()).ok();
     let lines: Vec<Vec<&str>> = table
@@ -309,6 +332,7 @@ fn any_two_models_are_compared_exact_included() {
         [
             "model",
             "method",
+            "search",
             "recall@10",
             "recall@50",
             "recall@100",
@@ -319,12 +343,12 @@ fn any_two_models_are_compared_exact_included() {
     );
     assert_eq!((lines.len(), lines[1][1], lines[2][1]), (3, "exact", "opq"));
     let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
-    for side in ["<div><small>exact ", "<div><small>opq "] {
-        assert_eq!(
-            page.matches(side).count(),
-            12,
-            "{side}: hits of both models"
-        );
+    // Two ways of searching rows without codes, and three with.
+    for (side, count) in [("<div><small>exact ", 24), ("<div><small>opq ", 36)] {
+        assert_eq!(page.matches(side).count(), count, "{side}");
+    }
+    for title in [": codes<", ": codes, then stored vectors<", ": exact<"] {
+        assert!(page.contains(title), "{title}");
     }
     let said = eval(&["--model", "exact", "--model", "zzz"]).failed(1);
     assert!(

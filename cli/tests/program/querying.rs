@@ -40,7 +40,9 @@ fn json_is_an_object_a_query() {
     .json();
     assert_eq!(
         answers,
-        [serde_json::json!({"query": 0, "hits": [{"key": "east", "score": 1.0}]})]
+        [
+            serde_json::json!({"query": 0, "hits": [{"key": "east", "score": 1.0, "similarity": 1.0}]})
+        ]
     );
 }
 

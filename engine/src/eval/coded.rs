@@ -1,10 +1,10 @@
 //! Rows ranked by their codes, whether they come from a snapshot or from memory.
 
-use super::codes::{CodeCounter, Usage};
+use super::codes::{CodeCounter, CodeReport, Usage};
 use super::held::Held;
 use super::numbers::Numbers;
 use super::rank::{ByCodes, ByVectors, Named, Pool, Ranking};
-use super::{CodePlaces, EvalOptions, Evaluation, Steps, VectorQuestions, inner};
+use super::{CodePlaces, EvalOptions, Evaluation, Places, Steps, VectorQuestions, inner};
 use crate::error::Result;
 use crate::quantizer::{Quantizer, ROWS_PER_BLOCK};
 use crate::query::searched::Searched;
@@ -24,10 +24,20 @@ impl Coded<'_> {
     /// Places among codes and, where there is a head, among its projections; what the codes are like.
     pub(super) fn evaluate(&self) -> Result<Evaluation> {
         let numbers = Numbers::of(&self.searched.parts, 0);
-        let (places, samples) = self.places(&numbers)?;
+        let places = self.places(&numbers)?;
+        let (codes, head) = self.report()?;
+        Ok(Evaluation {
+            places,
+            head,
+            codes,
+        })
+    }
+
+    /// What the codes are like and, where there is a head, places among its projections.
+    pub(super) fn report(&self) -> Result<(CodeReport, Option<Places>)> {
         let mut counter = CodeCounter::new(self.quantizer);
         let mut head = match self.quantizer.head() {
-            Some(_) => Some(Projected::new(self, &numbers)?),
+            Some(_) => Some(Projected::new(self)?),
             None => None,
         };
         self.for_each_chunk(|projected, codes| {
@@ -37,12 +47,7 @@ impl Coded<'_> {
                 None => Ok(()),
             }
         })?;
-        Ok(Evaluation {
-            places,
-            head: head.map(|head| head.ranking.finish().0),
-            codes: Some(counter.finish()),
-            samples,
-        })
+        Ok((counter.finish(), head.map(|head| head.ranking.finish().0)))
     }
 
     /// Places among codes and the codewords in use, for which rows need not be projected by themselves.
@@ -54,19 +59,20 @@ impl Coded<'_> {
             Ok(())
         })?;
         Ok(CodePlaces {
-            places: self.places(&numbers)?.0,
+            places: self.places(&numbers)?,
             used: usage.used(),
         })
     }
 
-    fn places(&self, numbers: &Numbers) -> Result<(super::Places, super::Samples)> {
+    fn places(&self, numbers: &Numbers) -> Result<Places> {
         let pool = ByCodes {
             searched: self.searched,
             numbers,
             queries: &self.questions.vectors,
         };
-        let (depth, samples) = (self.options.depth, self.options.samples);
-        Ranking::of(&pool, &self.questions.answers, depth, samples, self.steps)
+        let depth = self.options.depth();
+        let ranked = Ranking::of(&pool, &self.questions.answers, depth, 0, self.steps);
+        Ok(ranked?.0)
     }
 
     /// Calls `each` with part, row and code of every living row, in order.
@@ -140,7 +146,8 @@ struct Projected<'a> {
 }
 
 impl<'a> Projected<'a> {
-    fn new(coded: &'a Coded<'a>, numbers: &Numbers) -> Result<Self> {
+    fn new(coded: &'a Coded<'a>) -> Result<Self> {
+        let numbers = Numbers::of(&coded.searched.parts, 0);
         let (parts, dim) = (&coded.searched.parts, coded.quantizer.dim());
         let queries = coded.project(&coded.questions.vectors)?;
         let answers = &coded.questions.answers;
@@ -155,7 +162,7 @@ impl<'a> Projected<'a> {
             let query = &queries[query * dim..][..dim];
             in_space(coded, &projected, query, 0, |pool| pool.score(0, 0))
         })?;
-        let ranking = Ranking::new(answers, named, coded.options.depth, 0);
+        let ranking = Ranking::new(answers, named, coded.options.depth(), 0);
         Ok(Self {
             coded,
             queries,

@@ -115,29 +115,12 @@ impl Searchable for Held<'_> {
     }
 }
 
-/// Whether rows are ranked by codes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Codes {
-    Wanted,
-    Unwanted,
-}
-
-impl Codes {
-    /// Whether codes have to be made for a model; those of the active one are there.
-    fn are_made(self, snapshot: &Snapshot, model: &Model) -> bool {
-        self == Self::Wanted
-            && model.quantizer().is_some()
-            && model.model_id() != snapshot.model().model_id()
-    }
-}
-
 /// The rows of a snapshot as this model searches them.
 pub(super) fn under<'a>(
     snapshot: &'a Snapshot,
     model: &'a Model,
     scanner: &'a Scanner,
     memory_limit: usize,
-    codes: Codes,
     steps: &Steps<'_>,
 ) -> Result<Searched<'a, Held<'a>>> {
     let active = snapshot.model();
@@ -167,7 +150,7 @@ pub(super) fn under<'a>(
             blocks: None,
         };
         match model.quantizer() {
-            Some(quantizer) if codes.are_made(snapshot, model) => {
+            Some(quantizer) if are_codes_made(snapshot, model) => {
                 held.quantized(quantizer, scanner, steps)
             }
             _ => Ok(held),
@@ -183,11 +166,16 @@ pub(super) fn under<'a>(
 }
 
 /// Returns how many steps [`under`] takes: a row to encode or to quantize is one.
-pub(super) fn work(snapshot: &Snapshot, model: &Model, codes: Codes) -> u64 {
+pub(super) fn work(snapshot: &Snapshot, model: &Model) -> u64 {
     let rows: u64 = snapshot.parts().map(|part| part.len() as u64).sum();
     let encodes = model.encoder_id() != snapshot.model().encoder_id();
-    let quantizes = codes.are_made(snapshot, model);
+    let quantizes = are_codes_made(snapshot, model);
     u64::from(encodes) * snapshot.rows() + u64::from(quantizes) * rows
+}
+
+/// Whether codes have to be made for a model; those of the active one are there.
+fn are_codes_made(snapshot: &Snapshot, model: &Model) -> bool {
+    model.quantizer().is_some() && model.model_id() != snapshot.model().model_id()
 }
 
 /// The vectors of a part's texts; those of dead rows are zero.

@@ -53,7 +53,7 @@ impl<'a> Keys<'a> {
         depth: usize,
     ) -> Result<CodePlaces> {
         let options = EvalOptions {
-            depth,
+            cuts: vec![depth],
             ..EvalOptions::default()
         };
         self.coded(questions, scanner, &options, |coded| coded.rank())
@@ -181,7 +181,7 @@ mod tests {
         let scanner = Scanner::new(2).unwrap();
         // A limit that makes chunks of 1,024 rows.
         let options = EvalOptions {
-            depth: 50,
+            cuts: vec![50],
             memory_limit: 1,
             ..EvalOptions::default()
         };
@@ -204,7 +204,7 @@ mod tests {
         assert_alike(&evaluation.places, &coded, 50);
         assert_alike(&evaluation.head.unwrap(), &whole, 50);
         assert_alike(&ranked.places, &coded, 10);
-        let report = evaluation.codes.unwrap();
+        let report = evaluation.codes;
         assert_eq!(report.used, ranked.used);
         assert!(report.distinct <= 9 && report.relative_distortion > 0.0);
     }
@@ -246,7 +246,7 @@ mod tests {
         let (scanner, options) = (Scanner::new(1).unwrap(), EvalOptions::default());
         let none = VectorQuestions::default();
         let evaluation = keys.evaluate(&none, &scanner, &options).unwrap();
-        assert_eq!(evaluation.codes.unwrap().distortion, 4.0);
+        assert_eq!(evaluation.codes.distortion, 4.0);
         assert_eq!(evaluation.places.recall(10), 0.0);
     }
 }

@@ -1,8 +1,8 @@
 //! How well a model finds what it should: recall over all living rows of a snapshot.
 //!
-//! [`Questions::find`] looks up the right rows of each query; [`evaluate`] ranks every row for every query, under any
-//! model of the database, by the stages that serve queries ([`candidates`](crate::query::candidates)), so what is
-//! measured is what is served. The codes of a model that is not in service are held in memory, as are the vectors of
+//! [`Questions::find`] looks up the right rows of each query; an [`Evaluator`] ranks the rows for every query, under any
+//! model of the database and in any way of searching, by the stages that serve queries: what is measured is what is
+//! served. The codes of a model that is not in service are held in memory, as are the vectors of
 //! another encoder, up to [`EvalOptions::memory_limit`]. [`Keys`] are ranked in the same way without a database: a
 //! trainer measures with them what it learns.
 //!
@@ -19,29 +19,35 @@ mod numbers;
 mod place;
 mod questions;
 mod rank;
+mod ranks;
 
 pub use codes::CodeReport;
 pub use keys::Keys;
 pub use place::{Place, Places};
 pub use questions::{Answers, Ask, FindOptions, Question, Questions, VectorQuestions};
+pub use ranks::Ranks;
 
 use crate::error::{Error, Result};
-use crate::ids::EncoderId;
 use crate::metric::Metric;
 use crate::model::Model;
+use crate::query::searched::Searched;
+use crate::row::Search;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
+use crate::view::searchable::Searchable;
 use coded::Coded;
-use held::Codes;
+use held::Held;
 use numbers::Numbers;
-use rank::{ByVectors, Ranking};
+use rank::{ByCodes, ByVectors, Pool, Ranking};
 use std::cell::Cell;
 
 /// How an evaluation is done.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct EvalOptions<'a> {
-    /// The deepest k that will be asked for: places beyond it are not told apart.
-    pub depth: usize,
+    /// Where recall is measured; places beyond the deepest are not told apart.
+    pub cuts: Vec<usize>,
+    /// How many candidates [`Search::Auto`] takes by codes; by default as many as a query for that many hits takes.
+    pub candidates: Option<usize>,
     /// The hits of the first so many questions are kept, ten each.
     pub samples: usize,
     /// Memory for rows under way, and for the vectors of another encoder, in bytes.
@@ -53,7 +59,8 @@ pub struct EvalOptions<'a> {
 impl Default for EvalOptions<'_> {
     fn default() -> Self {
         Self {
-            depth: 100,
+            cuts: vec![10, 50, 100],
+            candidates: None,
             samples: 0,
             memory_limit: 512 << 20,
             progress: None,
@@ -62,6 +69,11 @@ impl Default for EvalOptions<'_> {
 }
 
 impl EvalOptions<'_> {
+    /// The deepest place that is told apart.
+    fn depth(&self) -> usize {
+        self.cuts.iter().copied().max().unwrap_or(1)
+    }
+
     /// Rows of a chunk, each of which takes `row_bytes`.
     fn chunk(&self, row_bytes: usize) -> usize {
         (self.memory_limit / row_bytes).clamp(1 << 10, 1 << 20) & !63
@@ -71,7 +83,7 @@ impl EvalOptions<'_> {
 impl std::fmt::Debug for EvalOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EvalOptions")
-            .field("depth", &self.depth)
+            .field("cuts", &self.cuts)
             .finish_non_exhaustive()
     }
 }
@@ -82,28 +94,15 @@ const SAMPLE_HITS: usize = 10;
 /// Rows found for some questions, best first: score and number of the row in the snapshot's order.
 type Samples = Vec<Vec<(f32, u32)>>;
 
-/// What a model does with the questions.
+/// What the codes of a model do with the questions.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
-    /// Where the right rows stand among the codes; among whole vectors where there is no quantizer.
+    /// Where the right rows stand among the codes.
     pub places: Places,
-    /// Where they stand among whole embeddings of the model's own head, where it has one.
+    /// Where they stand among unquantized embeddings of the model's own head, where it has one.
     pub head: Option<Places>,
     /// What the codes are like.
-    pub codes: Option<CodeReport>,
-    /// Rows found for the first questions, best first: score and number of the row in the snapshot's order.
-    pub samples: Vec<Vec<(f32, u32)>>,
-}
-
-/// Where the right rows stand among whole vectors of an encoder: what no code of them should be expected to beat.
-#[derive(Debug, Clone)]
-pub struct Ceiling {
-    /// Of this encoder.
-    pub encoder: EncoderId,
-    /// Where the right rows stand.
-    pub places: Places,
-    /// Rows found for the first questions, as in [`Evaluation`].
-    pub samples: Vec<Vec<(f32, u32)>>,
+    pub codes: CodeReport,
 }
 
 /// Where the right keys stand among the codes, and how many codewords the codes use: what [`Keys::rank`] finds.
@@ -115,70 +114,102 @@ pub struct CodePlaces {
     pub used: Vec<usize>,
 }
 
-/// Ranks all rows of a snapshot for each question under a model. The model need not be the active one; where its encoder
-/// is another, the texts are encoded again.
-pub fn evaluate(
-    snapshot: &Snapshot,
-    model: &Model,
-    questions: &Questions,
-    scanner: &Scanner,
-    options: &EvalOptions<'_>,
-) -> Result<Evaluation> {
-    let Some(quantizer) = model.quantizer() else {
-        let ceiling = ceiling(snapshot, model, questions, scanner, options)?;
-        return Ok(Evaluation {
-            places: ceiling.places,
-            head: None,
-            codes: None,
-            samples: ceiling.samples,
-        });
-    };
-    // Ranked by codes and by projections; every row is projected.
-    let passes = 1 + u64::from(quantizer.head().is_some());
-    let ranked = questions.all.len() as u64 * passes + snapshot.rows();
-    let steps = Steps::of(options, held::work(snapshot, model, Codes::Wanted) + ranked);
-    let coded = Coded {
-        searched: &held::under(
-            snapshot,
-            model,
-            scanner,
-            options.memory_limit,
-            Codes::Wanted,
-            &steps,
-        )?,
-        quantizer,
-        questions: &questions.under(model)?,
-        options,
-        steps: &steps,
-    };
-    coded.evaluate()
+/// The rows of a snapshot as a model searches them, and the questions as it sees them. The model need not be the active
+/// one; where its encoder is another, the texts are encoded again.
+pub struct Evaluator<'a> {
+    searched: Searched<'a, Held<'a>>,
+    questions: VectorQuestions,
+    options: EvalOptions<'a>,
 }
 
-/// Ranks all rows by full-precision vectors of the model's encoder, as a database without a quantizer does.
-pub fn ceiling(
-    snapshot: &Snapshot,
-    model: &Model,
-    questions: &Questions,
-    scanner: &Scanner,
-    options: &EvalOptions<'_>,
-) -> Result<Ceiling> {
-    let work = held::work(snapshot, model, Codes::Unwanted) + questions.all.len() as u64;
-    let steps = Steps::of(options, work);
-    let limit = options.memory_limit;
-    let searched = held::under(snapshot, model, scanner, limit, Codes::Unwanted, &steps)?;
-    let questions = questions.under(model)?;
-    let pool = ByVectors {
-        searched: &searched,
-        numbers: &Numbers::of(&searched.parts, 0),
-        queries: &questions.vectors,
-    };
-    let answers = &questions.answers;
-    let (places, samples) = Ranking::of(&pool, answers, options.depth, options.samples, &steps)?;
-    Ok(Ceiling {
-        encoder: model.encoder_id(),
-        places,
-        samples,
-    })
+impl<'a> Evaluator<'a> {
+    /// Prepares rows and questions.
+    pub fn new(
+        snapshot: &'a Snapshot,
+        model: &'a Model,
+        questions: &Questions,
+        scanner: &'a Scanner,
+        options: EvalOptions<'a>,
+    ) -> Result<Self> {
+        let steps = Steps::of(&options, held::work(snapshot, model));
+        Ok(Self {
+            searched: held::under(snapshot, model, scanner, options.memory_limit, &steps)?,
+            questions: questions.under(model)?,
+            options,
+        })
+    }
+
+    /// Returns `true` if the model makes codes, by which rows can be searched.
+    pub fn has_codes(&self) -> bool {
+        self.searched.quantizer.is_some()
+    }
+
+    /// Ranks the rows for each question in one of the ways in which a query can.
+    pub fn search(&self, search: Search) -> Result<Ranks> {
+        let passes = ranks::passes(&self.options, search, self.has_codes())?;
+        let steps = self.steps(passes.len() as u64);
+        let numbers = Numbers::of(&self.searched.parts, 0);
+        match search {
+            Search::Codes if !self.has_codes() => {
+                Err(Error::invalid("the model has no codes to search by"))
+            }
+            Search::Codes => {
+                let pool = ByCodes {
+                    searched: &self.searched,
+                    numbers: &numbers,
+                    queries: &self.questions.vectors,
+                };
+                self.in_full(search, &pool, &steps)
+            }
+            Search::Auto if self.has_codes() => ranks::rescored(self, &passes, &numbers, &steps),
+            Search::Auto | Search::Exact => {
+                let pool = ByVectors {
+                    searched: &self.searched,
+                    numbers: &numbers,
+                    queries: &self.questions.vectors,
+                };
+                self.in_full(search, &pool, &steps)
+            }
+        }
+    }
+
+    /// Ranks every row, so that ties are counted.
+    fn in_full(&self, search: Search, pool: &impl Pool, steps: &Steps<'_>) -> Result<Ranks> {
+        let answers = &self.questions.answers;
+        let (depth, samples) = (self.options.depth(), self.options.samples);
+        let (places, samples) = Ranking::of(pool, answers, depth, samples, steps)?;
+        Ok(Ranks::of_one(search, places, samples))
+    }
+
+    /// What the codes are like, and where right rows stand among the unquantized embeddings of the model's head, if it
+    /// has one; `None` if the model makes no codes.
+    pub fn codes(&self) -> Result<Option<(CodeReport, Option<Places>)>> {
+        let Some(quantizer) = self.searched.quantizer else {
+            return Ok(None);
+        };
+        let rows: usize = self.searched.parts.iter().map(|part| part.len()).sum();
+        let coded = Coded {
+            searched: &self.searched,
+            quantizer,
+            questions: &self.questions,
+            options: &self.options,
+            steps: &Steps::of(&self.options, rows as u64),
+        };
+        coded.report().map(Some)
+    }
+
+    /// The steps of ranking all questions so many times.
+    fn steps(&self, passes: u64) -> Steps<'a> {
+        Steps::of(&self.options, self.questions.len() as u64 * passes)
+    }
+}
+
+impl std::fmt::Debug for Evaluator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Evaluator")
+            .field("questions", &self.questions.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Tells the progress of an evaluation: rows prepared and queries ranked, each a step.

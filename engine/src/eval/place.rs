@@ -22,7 +22,7 @@ impl Place {
 
     /// Whether it is within the first k if it loses every tie.
     pub fn at_worst(self, k: usize) -> bool {
-        self.greater + self.equal.max(1) <= k as u64
+        self.greater.saturating_add(self.equal.max(1)) <= k as u64
     }
 }
 

@@ -104,13 +104,23 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
         let scanner = Scanner::new(2).unwrap();
         // A limit that makes chunks of 1,024 rows.
         let options = EvalOptions {
-            depth: 20,
+            cuts: vec![1, 5, 20],
+            candidates: None,
             samples: 3,
             memory_limit: 1,
             progress: None,
         };
-        let evaluation = evaluate(&snapshot, &model, &questions, &scanner, &options).unwrap();
-        let exact = ceiling(&snapshot, &model, &questions, &scanner, &options).unwrap();
+        let evaluator =
+            Evaluator::new(&snapshot, &model, &questions, &scanner, options.clone()).unwrap();
+        let evaluation = evaluator.search(Search::Codes).unwrap();
+        let exact = evaluator.search(Search::Exact).unwrap();
+        // Fewer rows than a query for 250 hits takes candidates: the order of exact search.
+        let all = EvalOptions {
+            cuts: vec![250],
+            ..options
+        };
+        let all = Evaluator::new(&snapshot, &model, &questions, &scanner, all).unwrap();
+        let rescored = all.search(Search::Auto).unwrap();
 
         let mut codes = vec![0; ROWS * 2];
         quantizer
@@ -129,7 +139,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
             for (at, &right) in question.right.iter().enumerate() {
                 let right = right as usize;
                 let wanted = expected(coded(right), others(right).map(coded));
-                let found = evaluation.places.0[n][at];
+                let found = evaluation.places(20).0[n][at];
                 for k in [1, 5, 20] {
                     assert_eq!(
                         found.within(k),
@@ -145,11 +155,18 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
                     }
                 };
                 let wanted = expected(whole(right), others(right).map(whole));
-                assert_eq!(
-                    exact.places.0[n][at].within(20),
-                    wanted.within(20),
-                    "{metric} {n}"
-                );
+                for k in [1, 5, 20] {
+                    assert_eq!(
+                        exact.places(20).0[n][at].within(k),
+                        wanted.within(k),
+                        "{metric} {n}"
+                    );
+                    assert_eq!(
+                        rescored.places(250).0[n][at].within(k),
+                        wanted.within(k),
+                        "{metric} {n}"
+                    );
+                }
             }
             if n < 3 {
                 let mut best: Vec<(f32, u32)> = (0..ROWS as u32)
@@ -161,7 +178,8 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
                 assert_eq!(evaluation.samples[n], best);
             }
         }
-        let report = evaluation.codes.unwrap();
+        let (report, head) = evaluator.codes().unwrap().unwrap();
+        assert!(head.is_none());
         let uses: Vec<u64> = report.usage.iter().map(|book| book.iter().sum()).collect();
         assert_eq!(uses, [ROWS as u64; 2]);
         assert!(report.distinct <= 9 && report.relative_distortion > 0.0);
@@ -183,11 +201,12 @@ fn a_head_has_a_ceiling_of_its_own() {
     };
     let questions = Questions::find(&snapshot, &asks, &find).unwrap();
     let options = EvalOptions {
-        depth: ROWS,
+        cuts: vec![ROWS],
         ..EvalOptions::default()
     };
     let scanner = Scanner::new(1).unwrap();
-    let evaluation = evaluate(&snapshot, &model, &questions, &scanner, &options).unwrap();
+    let evaluator = Evaluator::new(&snapshot, &model, &questions, &scanner, options).unwrap();
+    let (_, head) = evaluator.codes().unwrap().unwrap();
     let quantizer = model.quantizer().unwrap();
     let mut keys = vec![0.0; ROWS * DIM];
     quantizer
@@ -205,7 +224,7 @@ fn a_head_has_a_ceiling_of_its_own() {
     let greater = (0..ROWS)
         .filter(|row| score(*row) > score(3) + 1e-6)
         .count() as u64;
-    let found = evaluation.head.unwrap().0[0][0].greater;
+    let found = head.unwrap().0[0][0].greater;
     assert!(found.abs_diff(greater) <= 1, "{found} {greater}");
 }
 
@@ -284,13 +303,7 @@ fn whoever_asks_to_stop_is_heard() {
         ..EvalOptions::default()
     };
     let model = Model::open(setup.bundle.clone(), 1).unwrap();
-    let error = evaluate(
-        &snapshot,
-        &model,
-        &questions,
-        &Scanner::new(1).unwrap(),
-        &options,
-    )
-    .unwrap_err();
+    let scanner = Scanner::new(1).unwrap();
+    let error = Evaluator::new(&snapshot, &model, &questions, &scanner, options).unwrap_err();
     assert!(error.to_string().contains("stopped"), "{error}");
 }

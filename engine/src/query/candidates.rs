@@ -1,4 +1,4 @@
-//! The rows among which the best are: found by codes, or by stored vectors where there is no quantizer.
+//! The rows among which the best are: found by codes, or by stored vectors.
 
 use super::filter::Masks;
 use super::searched::Searched;
@@ -12,21 +12,7 @@ use std::ops::Range;
 /// all that tie with the last of these.
 pub(crate) type Candidates = Vec<Found>;
 
-/// The candidates for each query, of which (queries, dim) are the vectors: by codes where rows have codes, else by
-/// stored vectors.
-pub(super) fn of<P: Searchable>(
-    searched: &Searched<'_, P>,
-    vectors: &[f32],
-    masks: &Masks,
-    depth: usize,
-) -> Result<Vec<Candidates>> {
-    match searched.quantizer {
-        Some(_) => by_codes(searched, vectors, masks, depth),
-        None => by_vectors(searched, vectors, masks, depth),
-    }
-}
-
-/// The candidates by codes.
+/// The candidates by codes for each query, of which (queries, dim) are the vectors.
 ///
 /// Requires: rows have codes.
 pub(crate) fn by_codes<P: Searchable>(
@@ -46,7 +32,7 @@ pub(crate) fn by_codes<P: Searchable>(
     scanner.scan(&sources, &tables, depth)
 }
 
-/// The candidates by stored vectors.
+/// The candidates by stored vectors for each query, of which (queries, dim) are the vectors.
 pub(crate) fn by_vectors<P: Searchable>(
     searched: &Searched<'_, P>,
     vectors: &[f32],

@@ -19,6 +19,12 @@ impl Masks {
         Self(None)
     }
 
+    /// Rows that may be returned; `None` if all living ones may.
+    pub(super) fn count(&self) -> Option<u64> {
+        let masks = self.0.as_ref()?.iter().flatten();
+        Some(masks.map(|word| u64::from(word.count_ones())).sum())
+    }
+
     /// The bits of a part, of which those in `live` live; `None` if all rows may be returned.
     pub(super) fn of<'m>(&'m self, part: usize, live: Option<&'m [u64]>) -> Option<&'m [u64]> {
         match &self.0 {

@@ -1,19 +1,24 @@
 //! A query, in the order in which it runs: the query's [vectors], the [filter]'s masks, [candidates] by codes or by
-//! stored vectors, their [ranking](score), and the [hits] with keys and texts.
+//! stored vectors, their [order](score), and the [hits] with keys and texts.
 //!
-//! The depth that is asked of a stage is not the number of hits: a stage that ranks again wants more candidates than
-//! the user wants hits. `eval` goes through the same stages, so what is measured is what is served.
+//! The depth that is asked of a stage is not the number of hits: [`Search::Auto`] takes more candidates by codes than
+//! the user wants hits, and orders them by their stored vectors. `eval` goes through the same stages, so what is
+//! measured is what is served.
 
 pub(crate) mod candidates;
+pub(crate) mod explain;
 pub(crate) mod filter;
 mod hits;
-mod score;
+pub(crate) mod plan;
+pub(crate) mod score;
 pub(crate) mod searched;
 mod vectors;
 
-use crate::error::{Error, Result};
-use crate::row::{Hit, MAX_K, Query, QueryOptions};
+use crate::error::Result;
+use crate::row::{Hit, Query, QueryOptions};
 use crate::snapshot::Snapshot;
+use explain::{Counts, Explanation, Trace};
+use plan::Plan;
 
 impl Snapshot {
     /// The k best rows for a query, best first.
@@ -37,20 +42,43 @@ impl Snapshot {
         queries: &[Query<'_>],
         options: &QueryOptions,
     ) -> Result<Vec<Vec<Hit>>> {
-        let k = options.k;
-        if k == 0 || k > MAX_K {
-            return Err(Error::invalid(format!(
-                "k is {k}; ask for 1 to {MAX_K} hits"
-            )));
-        }
-        let vectors = vectors::of(&self.model, queries)?;
-        let masks = filter::masks(self, options.filter.as_ref())?;
+        Ok(self.query_explained(queries, options)?.0)
+    }
+
+    /// The same, and what each stage of the query did.
+    pub fn query_explained(
+        &self,
+        queries: &[Query<'_>],
+        options: &QueryOptions,
+    ) -> Result<(Vec<Vec<Hit>>, Explanation)> {
+        options.check()?;
+        let plan = Plan::of(options, self.model.quantizer().is_some())?;
         let searched = self.searched();
-        let candidates = candidates::of(&searched, &vectors, &masks, k)?;
-        self.scanner
-            .each(&candidates, k as f64 * hits::CYCLES, |found| {
-                let ranked = score::rank(&searched, found, k)?;
-                hits::take(self, &ranked)
-            })
+        let mut trace = Trace::start();
+
+        let vectors = vectors::of(&self.model, queries)?;
+        trace.stage("vectors", Counts::rows(queries.len()));
+
+        let masks = filter::masks(self, options.filter.as_ref())?;
+        let passed = masks.count().unwrap_or_else(|| self.rows());
+        trace.stage("filter", Counts::rows(passed));
+
+        let found = plan.candidates(&searched, &vectors, &masks)?;
+        let counts = Counts {
+            bytes: plan.scanned(&searched)?,
+            ..Counts::rows(found.iter().map(Vec::len).sum::<usize>())
+        };
+        trace.stage("candidates", counts);
+
+        let ranked = plan.rank(&searched, &vectors, &found)?;
+        trace.stage("score", ranked.iter().map(|(_, counts)| *counts).sum());
+
+        let cycles = options.k as f64 * hits::CYCLES;
+        let hits = (self.scanner).each(&ranked, cycles, |(ranked, _)| {
+            hits::take(self, hits::page(ranked, options), plan.scored())
+        })?;
+        let taken = hits.iter().map(Vec::len).sum::<usize>();
+        trace.stage("hits", Counts::rows(taken));
+        Ok((hits, plan.explained(trace)))
     }
 }

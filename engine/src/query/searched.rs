@@ -1,5 +1,7 @@
 //! What a query searches: the parts of a snapshot, or rows that an evaluation holds, under one model.
 
+use super::explain::Counts;
+use crate::error::Result;
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
 use crate::scan::Scanner;
@@ -36,5 +38,61 @@ impl<P: Searchable> Searched<'_, P> {
     /// The number of queries in (queries, dim).
     pub(crate) fn queries(&self, vectors: &[f32]) -> usize {
         vectors.len() / self.dim
+    }
+}
+
+impl<P: Searchable> Searched<'_, P> {
+    /// The metric between a query and some stored vectors of a part, whose rows ascend; and what was read.
+    pub(super) fn similarities(
+        &self,
+        part: usize,
+        query: &[f32],
+        rows: &[u32],
+        out: &mut [f32],
+    ) -> Result<Counts> {
+        let mut wide = Vec::with_capacity(rows.len() * self.dim);
+        let mut width = 0;
+        for &row in rows {
+            let row = row as usize;
+            let stored = self.parts[part].vectors(row..row + 1)?;
+            width = stored.bytes();
+            stored.widen_into(&mut wide);
+        }
+        (self.scanner.kernel()).similarities(self.metric, query, self.dim, &wide, out);
+        Ok(Counts {
+            rows: rows.len() as u64,
+            bytes: (rows.len() * width) as u64,
+            pages: pages(rows, width),
+        })
+    }
+}
+
+/// The pages that rows of some bytes each are in. Requires: rows ascend.
+fn pages(rows: &[u32], width: usize) -> u64 {
+    const PAGE: usize = 4096;
+    let mut next = 0;
+    let mut pages = 0;
+    for &row in rows {
+        let start = row as usize * width;
+        let (first, last) = (start / PAGE, (start + width - 1) / PAGE);
+        pages += (last + 1).saturating_sub(first.max(next));
+        next = last + 1;
+    }
+    pages as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pages;
+
+    #[test]
+    fn a_page_that_several_rows_share_counts_once() {
+        assert_eq!(pages(&[], 768), 0);
+        assert_eq!(pages(&[0, 1, 2, 3, 4], 768), 1);
+        // Row 5 begins in the first page and ends in the second.
+        assert_eq!(pages(&[5], 768), 2);
+        assert_eq!(pages(&[0, 5, 6], 768), 2);
+        assert_eq!(pages(&[0, 1000], 768), 2);
+        assert_eq!(pages(&[0, 1], 10_000), 5);
     }
 }

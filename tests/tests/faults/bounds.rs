@@ -37,7 +37,7 @@ fn thousands_of_tiny_segments_are_written_read_and_merged() {
     let asked = Instant::now();
     let queries = [random.vector(DIM), random.vector(DIM)];
     for snapshot in [reader.snapshot(), db.snapshot()] {
-        (world.oracle).check(|q, k| snapshot.query(q, k).unwrap(), &queries, METRIC, None);
+        (world.oracle).check(&snapshot, &queries, METRIC, None);
     }
     let asked = asked.elapsed();
     assert_eq!(db.delete(&["k5", "k999"]).unwrap(), 2);
@@ -54,7 +54,7 @@ fn thousands_of_tiny_segments_are_written_read_and_merged() {
         ),
     );
     let snapshot = db.snapshot();
-    (world.oracle).check(|q, k| snapshot.query(q, k).unwrap(), &queries, METRIC, None);
+    (world.oracle).check(&snapshot, &queries, METRIC, None);
     // The one who holds on to all of them still can.
     assert_eq!(reader.snapshot().rows(), segments as u64);
     assert!(reader.refresh().unwrap());
@@ -113,10 +113,7 @@ fn keys_of_every_byte_come_back_as_they_were() {
     let reader = Reader::open(&path, options()).unwrap();
     expect(&|key| reader.get(key).unwrap());
     for prefix in ["", "\0", "\n", "\t", "é", "\u{10ffff}", "../", "x"] {
-        let wanted = QueryOptions {
-            k: 10_000,
-            filter: Some(Filter::Prefix(prefix.into())),
-        };
+        let wanted = QueryOptions::top(10_000).among(Filter::Prefix(prefix.into()));
         let hits = reader.query_with(Query::Vector(&[1.0]), &wanted).unwrap();
         let mut found: Vec<&str> = hits.iter().map(|hit| hit.key.as_str()).collect();
         found.sort_unstable();

@@ -2,7 +2,7 @@
 
 use crate::world::{DIM, Models, Step, World, options};
 use crate::{Case, report, scratch, torture};
-use mopqdb::{Database, Hit, Options, Reader, Row};
+use mopqdb::{Database, Hit, Options, QueryOptions, Reader, Row, Search};
 use mopqdb_tests::recording::copy_dir;
 use mopqdb_tests::support::{Random, put};
 use std::fs;
@@ -64,7 +64,15 @@ pub fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 /// All that can be asked of a database.
 pub fn answers(path: &Path) -> mopqdb::Result<(Vec<Hit>, Vec<Option<Row>>)> {
     let reader = Reader::open(path, options())?;
-    let hits = reader.query(&[0.5, -0.25, 1.0, 0.0, 0.125, -1.0, 0.75, 0.3][..], 100)?;
+    let query = [0.5, -0.25, 1.0, 0.0, 0.125, -1.0, 0.75, 0.3];
+    let mut hits = Vec::new();
+    // All rows are candidates: by vectors alone, a wrong code would not be seen.
+    for search in Search::ALL {
+        if search != Search::Codes || reader.snapshot().model().quantizer().is_some() {
+            let top = QueryOptions::top(100).search(search);
+            hits.extend(reader.query_with(&query, &top)?);
+        }
+    }
     let rows = (0..24).map(|n| reader.get(&format!("k{n}")));
     let rows = rows.collect::<mopqdb::Result<Vec<_>>>()?;
     reader.snapshot().for_each_row(|_| Ok(()))?;

@@ -2,7 +2,7 @@
 
 use crate::scratch;
 use crate::world::{DIM, Models, Step, options};
-use mopqdb::{Database, Error, Reader};
+use mopqdb::{Database, Error, QueryOptions, Reader, Search};
 use mopqdb_tests::recording::copy_dir;
 use mopqdb_tests::support::{Random, keys};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,8 @@ fn write_the_fixture() {
     let path = dir.path().join("db");
     make(&models, &path);
     let db = Database::open(&path, options()).unwrap();
-    let hits = db.query(&[1.0; DIM], 5).unwrap();
+    let by_codes = QueryOptions::top(5).search(Search::Codes);
+    let hits = db.query_with(&[1.0; DIM], &by_codes).unwrap();
     println!("{hits:?}");
     drop(db);
     // sled's own file is half a megabyte of zeros, and can be rebuilt: opening without it is part of the promise.
@@ -64,7 +65,8 @@ fn a_database_of_format_1_is_read_written_and_rebuilt() {
     }
     let expected = EXPECTED;
     let reader = Reader::open(&path, options()).unwrap();
-    let hits = reader.query(&[1.0; DIM], 5).unwrap();
+    let by_codes = QueryOptions::top(5).search(Search::Codes);
+    let hits = reader.query_with(&[1.0; DIM], &by_codes).unwrap();
     assert_eq!(keys(&hits), expected.map(|(key, _)| key));
     assert_eq!(
         hits.iter()
@@ -74,11 +76,16 @@ fn a_database_of_format_1_is_read_written_and_rebuilt() {
         "codes and scores are the same bits for ever"
     );
     assert_eq!(reader.snapshot().rows(), 41);
+    let exact = QueryOptions::top(5).search(Search::Exact);
+    let rescored = reader.query(&[1.0; DIM], 5).unwrap();
+    assert_eq!(rescored, reader.query_with(&[1.0; DIM], &exact).unwrap());
     let db = Database::open(&path, options()).unwrap();
-    assert_eq!(db.query(&[1.0; DIM], 5).unwrap(), hits);
+    assert_eq!(db.query_with(&[1.0; DIM], &by_codes).unwrap(), hits);
+    assert_eq!(db.query(&[1.0; DIM], 5).unwrap(), rescored);
     assert!(db.get("key 3").unwrap().is_none() && db.get("key 5").unwrap().is_none());
     db.compact().unwrap();
-    assert_eq!(db.query(&[1.0; DIM], 5).unwrap(), hits);
+    assert_eq!(db.query_with(&[1.0; DIM], &by_codes).unwrap(), hits);
+    assert_eq!(db.query(&[1.0; DIM], 5).unwrap(), rescored);
     let other = mopqdb::models(&path)
         .unwrap()
         .into_iter()

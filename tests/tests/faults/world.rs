@@ -224,12 +224,7 @@ impl Models {
                     .collect()
             })
             .collect();
-        world.oracle.check(
-            |q, k| snapshot.query(q, k).unwrap(),
-            &queries,
-            METRIC,
-            bundle,
-        );
+        world.oracle.check(snapshot, &queries, METRIC, bundle);
         which
     }
 

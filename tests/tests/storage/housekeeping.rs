@@ -4,7 +4,7 @@ use mopqdb::{
     Database, Error, Metric, Options, PruneOptions, Reader, RebuildOptions, RepairOptions,
     VerifyOptions, backup, prune, register_model, repair, verify,
 };
-use mopqdb_tests::support::{Oracle, Random, ask, codebooks, put, small, vectors};
+use mopqdb_tests::support::{Oracle, Random, codebooks, put, small, vectors};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ fn repair_makes_the_version_from_the_segments_when_both_witnesses_are_lost() {
         assert!(db.warnings().is_empty(), "{:?}", db.warnings());
         let mut random = Random::new(seed);
         oracle.check(
-            ask(&db),
+            &db.snapshot(),
             &[random.vector(8), random.vector(8)],
             Metric::Ip,
             Some(&bundle),
@@ -171,7 +171,7 @@ fn a_backup_of_a_live_database_is_a_database() {
     let restored = Database::open(&copy, small()).unwrap();
     assert!(restored.warnings().is_empty(), "{:?}", restored.warnings());
     oracle.check(
-        ask(&restored),
+        &restored.snapshot(),
         &[random.vector(8)],
         Metric::Ip,
         Some(&bundle),
@@ -221,7 +221,7 @@ fn prune_drops_inactive_models_with_their_codes_and_nothing_that_is_needed() {
     assert!(files(&path.join("segments"), "codes").len() < before);
     let reader = Reader::open(&path, Options::default()).unwrap();
     oracle.check(
-        |q, k| reader.query(q, k).unwrap(),
+        &reader.snapshot(),
         &[random.vector(8)],
         Metric::Ip,
         Some(&second),
@@ -267,8 +267,8 @@ fn a_backup_has_every_model_in_its_order_and_can_be_rolled_back() {
     assert!(rolled_back.reused > rolled_back.rows, "{rolled_back:?}");
     let mut random = Random::new(41);
     let queries = [random.vector(8), random.vector(8)];
-    let ask_copy = |q: &[f32], k| Reader::open(&copy, small()).unwrap().query(q, k).unwrap();
-    oracle.check(ask_copy, &queries, Metric::Ip, Some(&first));
+    let reader = Reader::open(&copy, small()).unwrap();
+    oracle.check(&reader.snapshot(), &queries, Metric::Ip, Some(&first));
     // Without a name, a rebuild takes the model registered last.
     let newest = mopqdb::rebuild(&copy, &RebuildOptions::default()).unwrap();
     assert_eq!(newest.model, second.model_id());
@@ -280,8 +280,8 @@ fn a_backup_has_every_model_in_its_order_and_can_be_rolled_back() {
     let trained: Vec<_> = listed.iter().filter(|m| !m.exact).map(|m| m.id).collect();
     assert_eq!(trained, [second.model_id()]);
     assert!(mopqdb::rebuild(&less, &options).is_err());
-    let ask_less = |q: &[f32], k| Reader::open(&less, small()).unwrap().query(q, k).unwrap();
-    oracle.check(ask_less, &queries, Metric::Ip, Some(&second));
+    let reader = Reader::open(&less, small()).unwrap();
+    oracle.check(&reader.snapshot(), &queries, Metric::Ip, Some(&second));
 }
 
 /// Device and inode of every file below a directory.
@@ -345,8 +345,7 @@ fn a_backup_shares_no_file_with_its_database_unless_it_is_asked_to() {
     assert!(verify(&path, &DEEP).unwrap().is_sound());
     let reader = Reader::open(&path, small()).unwrap();
     let query = [Random::new(42).vector(8)];
-    let ask = |q: &[f32], k| reader.query(q, k).unwrap();
-    oracle.check(ask, &query, Metric::Ip, Some(&second));
+    oracle.check(&reader.snapshot(), &query, Metric::Ip, Some(&second));
 }
 
 #[test]

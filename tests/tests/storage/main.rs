@@ -9,3 +9,4 @@ mod opening;
 mod precision;
 mod prefixes;
 mod rebuilding;
+mod searching;

@@ -1,7 +1,7 @@
 //! Random operations against a `BTreeMap` and a plain scan.
 
 use mopqdb::{Bundle, Database, Metric, Options, Reader, RebuildOptions, Row, register_model};
-use mopqdb_tests::support::{Oracle, Random, ask, codebooks, put, small, vectors};
+use mopqdb_tests::support::{Oracle, Random, codebooks, put, small, vectors};
 
 const DIM: usize = 8;
 
@@ -112,21 +112,16 @@ fn run(seed: u64, metric: Metric, steps: usize) {
         );
         if step % 7 == 0 {
             let query = random.vector(DIM);
-            oracle.check(ask(open), &[query], metric, active);
+            oracle.check(&open.snapshot(), &[query], metric, active);
         }
     }
     let queries = [random.vector(DIM), random.vector(DIM)];
     for (snapshot, then, bundle) in &held {
-        then.check(
-            |q, k| snapshot.query(q, k).unwrap(),
-            &queries,
-            metric,
-            *bundle,
-        );
+        then.check(&snapshot, &queries, metric, *bundle);
     }
     for reader in &readers {
         reader.refresh().unwrap();
-        oracle.check(|q, k| reader.query(q, k).unwrap(), &queries, metric, active);
+        oracle.check(&reader.snapshot(), &queries, metric, active);
     }
 }
 

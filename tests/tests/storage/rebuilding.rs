@@ -3,9 +3,9 @@
 use mopqdb::scan::Scanner;
 use mopqdb::{
     Bundle, CreateOptions, Database, Metric, ModelId, Options, PruneOptions, Query, QueryOptions,
-    Reader, RebuildOptions, Watch, find_model, models, prune, rebuild, register_model,
+    Reader, RebuildOptions, Search, Watch, find_model, models, prune, rebuild, register_model,
 };
-use mopqdb_tests::support::{Oracle, Random, ask, codebooks, put, small, vectors};
+use mopqdb_tests::support::{Oracle, Random, codebooks, put, small, vectors};
 use std::sync::{Arc, Mutex};
 
 fn filled(path: &std::path::Path, random: &mut Random) -> (Database, Oracle, Vec<f32>) {
@@ -32,7 +32,7 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
     let mut random = Random::new(21);
     let (db, mut oracle, flat) = filled(&path, &mut random);
     let queries: Vec<_> = (0..5).map(|_| random.vector(8)).collect();
-    oracle.check(ask(&db), &queries, Metric::Ip, None);
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, None);
 
     let first = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 1);
     let second = codebooks(dir.path(), &flat, 8, Metric::Ip, true, 2);
@@ -45,21 +45,21 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
         })
         .unwrap();
     assert_eq!(done.model, first.model_id());
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
 
     for n in 200..280 {
         let vector = random.vector(8);
         db.insert(&[put(&n.to_string(), &vector)]).unwrap();
         oracle.put(&n.to_string(), vector);
     }
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
     register_model(&path, &second).unwrap();
     db.rebuild(&RebuildOptions {
         model: Some(second.model_id()),
         ..Default::default()
     })
     .unwrap();
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&second));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&second));
 
     // Back, reusing what is still there.
     let back = db
@@ -69,12 +69,12 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
         })
         .unwrap();
     assert!(back.reused > 0, "{back:?}");
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
     drop(db);
     let db = Database::open(&path, small()).unwrap();
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
     db.compact().unwrap();
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&first));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
     let listed = models(&path).unwrap();
     assert_eq!(listed.iter().filter(|m| !m.exact).count(), 2);
     assert_eq!(
@@ -107,8 +107,10 @@ fn a_rebuild_prepared_beside_a_writer_is_committed_by_it_and_loses_nothing() {
             n += 1;
             // Wholly of the old model or wholly of the new one.
             let snapshot = db.snapshot();
-            let hits = snapshot.query(&queries[0], 10).unwrap();
             let bundle = snapshot.model().id().map(|_| &model);
+            let search = bundle.map_or(Search::Exact, |_| Search::Codes);
+            let top = QueryOptions::top(10).search(search);
+            let hits = snapshot.query_with(&queries[0], &top).unwrap();
             let expected = oracle.query(&queries[0], 10, Metric::Ip, bundle);
             for (hit, (_, score)) in hits.iter().zip(&expected) {
                 assert!((hit.score - score).abs() < 1e-5, "{hit:?} {score}");
@@ -117,10 +119,10 @@ fn a_rebuild_prepared_beside_a_writer_is_committed_by_it_and_loses_nothing() {
         assert_eq!(other.join().unwrap().unwrap().model, model.model_id());
     });
     assert_eq!(db.model().id(), Some(model.model_id()));
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&model));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&model));
     drop(db);
     let db = Database::open(&path, small()).unwrap();
-    oracle.check(ask(&db), &queries, Metric::Ip, Some(&model));
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&model));
 }
 
 #[test]
@@ -136,19 +138,9 @@ fn a_reader_finishes_on_its_snapshot_and_sees_the_new_model_when_it_refreshes() 
     drop(db);
     // Nobody has the lock: the rebuild commits by itself.
     rebuild(&path, &RebuildOptions::default()).unwrap();
-    oracle.check(
-        |q, k| reader.query(q, k).unwrap(),
-        &queries,
-        Metric::Ip,
-        None,
-    );
+    oracle.check(&reader.snapshot(), &queries, Metric::Ip, None);
     assert!(reader.refresh().unwrap());
-    oracle.check(
-        |q, k| reader.query(q, k).unwrap(),
-        &queries,
-        Metric::Ip,
-        Some(&model),
-    );
+    oracle.check(&reader.snapshot(), &queries, Metric::Ip, Some(&model));
 }
 
 #[test]
@@ -181,7 +173,7 @@ fn a_database_can_start_with_codebooks() {
             let length = query.iter().map(|x| x * x).sum::<f32>().sqrt();
             query.iter_mut().for_each(|x| *x /= length);
         }
-        oracle.check(ask(&db), &[query], metric, Some(&bundle));
+        oracle.check(&db.snapshot(), &[query], metric, Some(&bundle));
     }
 }
 
@@ -219,7 +211,7 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     assert_eq!(model.shape().unwrap().subspaces(), 6, "12 is not cut by 8");
     insert(&db, &mut oracle, 400..420);
     let queries = [vec![0.25; 12], vec![-0.5; 12]];
-    oracle.check(ask(&db), &queries, Metric::Ip, model.bundle());
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, model.bundle());
     let methods = || -> Vec<String> {
         let models = models(&path).unwrap();
         models.into_iter().map(|model| model.method).collect()
@@ -232,13 +224,13 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(db.model().id(), model.id());
     assert_eq!(methods(), ["exact", "opq"]);
-    oracle.check(ask(&db), &queries, Metric::Ip, model.bundle());
+    oracle.check(&db.snapshot(), &queries, Metric::Ip, model.bundle());
 
     // Whoever goes back to exact answers is not overruled, now or after reopening.
     db.rebuild(&to(ModelId::exact(model.encoder_id()))).unwrap();
     let overruled = |db: &Database| {
         std::thread::sleep(std::time::Duration::from_millis(100));
-        oracle.check(ask(db), &queries, Metric::Ip, None);
+        oracle.check(&db.snapshot(), &queries, Metric::Ip, None);
         db.model().quantizer().is_some()
     };
     assert!(!overruled(&db));
@@ -290,7 +282,7 @@ fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
         );
         let model = register_model(&path, &bundle).unwrap();
         db.rebuild(&to(model)).unwrap();
-        oracle.check(ask(&db), &queries, metric, Some(&bundle));
+        oracle.check(&db.snapshot(), &queries, metric, Some(&bundle));
         let reader = Reader::open(&path, Options::default()).unwrap();
 
         // Rows in no segment yet come along.
@@ -302,21 +294,21 @@ fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
         let back = db.rebuild(&to(exact)).unwrap();
         assert_eq!((back.model, back.encoded), (exact, 0));
         assert_eq!(db.model().id(), None, "a record names no model for it");
-        oracle.check(ask(&db), &queries, metric, None);
+        oracle.check(&db.snapshot(), &queries, metric, None);
         assert!(reader.refresh().unwrap());
-        oracle.check(|q, k| reader.query(q, k).unwrap(), &queries, metric, None);
+        oracle.check(&reader.snapshot(), &queries, metric, None);
         let active: Vec<bool> = models(&path).unwrap().iter().map(|m| m.active).collect();
         assert_eq!(active, [true, false]);
         drop(db);
         let db = Database::open(&path, small()).unwrap();
         assert!(db.warnings().is_empty());
-        oracle.check(ask(&db), &queries, metric, None);
+        oracle.check(&db.snapshot(), &queries, metric, None);
 
         // The newest is the trained one, from exact as from anywhere; and back by a process without the lock.
         assert_eq!(db.rebuild(&RebuildOptions::default()).unwrap().model, model);
-        oracle.check(ask(&db), &queries, metric, Some(&bundle));
+        oracle.check(&db.snapshot(), &queries, metric, Some(&bundle));
         assert_eq!(rebuild(&path, &to(exact)).unwrap().model, exact);
-        oracle.check(ask(&db), &queries, metric, None);
+        oracle.check(&db.snapshot(), &queries, metric, None);
         drop(db);
         assert_eq!(rebuild(&path, &to(model)).unwrap().model, model);
         assert_eq!(rebuild(&path, &to(exact)).unwrap().model, exact);
@@ -324,7 +316,7 @@ fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
         assert_eq!(pruned.models, [model]);
         let db = Database::open(&path, small()).unwrap();
         assert_eq!(db.rebuild(&to(exact)).unwrap().model, exact);
-        oracle.check(ask(&db), &queries, metric, None);
+        oracle.check(&db.snapshot(), &queries, metric, None);
         let unknown = db.rebuild(&to(model)).unwrap_err();
         assert!(unknown.to_string().contains("mopqdb models"), "{unknown}");
     }

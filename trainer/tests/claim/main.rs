@@ -124,7 +124,7 @@ fn train(world: &World, config: &TrainConfig) -> Found {
     let found = Found {
         recalls: evaluation.places.recalls(10),
         unquantized: evaluation.head.unwrap().recall(10),
-        distortion: evaluation.codes.unwrap().distortion,
+        distortion: evaluation.codes.distortion,
     };
     println!(
         "{:?} {:?} {} seed {} w {}: R@10 {:.4}, un-quantized {:.4}, distortion {:.3}, epoch {}, {:.1} CPU-seconds",

@@ -1,10 +1,10 @@
 //! The report as one page that needs nothing beside it: recall curves, training curves, codeword use, hits side by side.
 
-use super::measure::{Measured, tells_ceiling};
-use super::{SEED, bootstrap};
+use super::SEED;
+use super::measure::{Facts, Measured, tells_exact};
 use anyhow::Result;
-use mopqdb::Snapshot;
-use mopqdb::eval::Questions;
+use mopqdb::eval::{Questions, bootstrap};
+use mopqdb::{Search, Snapshot};
 use mopqdb_formats::plot::{COLOURS, Chart, Line, bars, escape};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -22,9 +22,12 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}small{opacity:.7}
 svg{width:100%;max-width:720px;height:auto;font:11px system-ui,sans-serif}svg text{fill:currentColor}
 .grid{stroke:currentColor;opacity:.15}.mark{stroke:currentColor;opacity:.4}.use{width:128px;height:32px;background:var(--soft)}
 .legend span{margin-right:1.2rem}.legend i{display:inline-block;width:26px;margin-right:.4rem;vertical-align:middle}
-.sides{display:grid;grid-template-columns:1fr 1fr;gap:1rem}.right{background:#2a9d5c33}
+.sides{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:1rem}.right{background:#2a9d5c33}
 ol{margin:.2rem 0;padding-left:1.6rem}li{overflow-wrap:anywhere;padding:.1rem .3rem}code{font-size:.85em}
 ";
+
+/// Lines whose hits are shown: two models, each searched in three ways.
+const SIDES: usize = 6;
 
 /// The page.
 pub(super) fn page(
@@ -33,50 +36,64 @@ pub(super) fn page(
     questions: &Questions,
     snapshot: &Snapshot,
 ) -> Result<String> {
+    let lines: Vec<&Measured> = measured.iter().collect();
+    let models: Vec<&Facts> = (0..lines.len())
+        .filter(|n| Measured::begins(&lines, *n))
+        .map(|n| &*lines[n].model)
+        .collect();
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>mopqdb eval</title><style>{STYLE}</style></head><body><h1>Recall of {} on {} queries over {} rows</h1>",
-        match measured {
+        match &models[..] {
             [one] => escape(&name(one)),
             many => format!("{} models", many.len()),
         },
         questions.all.len(),
         snapshot.rows()
     );
-    page += &figures(measured, cuts);
+    page += &figures(&lines, cuts);
     page += "<h2>Recall by depth</h2>";
-    page += &curves(measured, cuts);
-    page += &training(measured);
-    page += &codewords(measured);
-    page += &hits(measured, questions, snapshot)?;
+    page += &curves(&lines, cuts);
+    page += &training(&models);
+    page += &codewords(&models);
+    page += &hits(&lines, questions, snapshot)?;
     page += "</body></html>\n";
     Ok(page)
 }
 
-fn name(model: &Measured) -> String {
+fn name(model: &Facts) -> String {
     format!("{} {}", model.method, model.short())
 }
 
-fn figures(measured: &[Measured], cuts: &[usize]) -> String {
-    let mut html = String::from("<table id=\"figures\"><tr><th>model</th>");
+/// The model and how its rows were searched.
+fn title(line: &Measured) -> String {
+    let name = name(&line.model);
+    match (line.ranks.search, &line.model.codes) {
+        (_, None) | (Search::Exact, _) => format!("{name}: exact"),
+        (Search::Codes, _) => format!("{name}: codes"),
+        _ => format!("{name}: codes, then stored vectors"),
+    }
+}
+
+fn figures(lines: &[&Measured], cuts: &[usize]) -> String {
+    let mut html = String::from("<table id=\"figures\"><tr><th>model and search</th>");
     for k in cuts {
         let _ = write!(html, "<th class=\"n\">recall@{k}</th>");
     }
     html += "<th class=\"n\">loss / spread</th><th class=\"n\">distinct codes</th></tr>";
-    for model in measured {
-        let mark = if model.active { " (active)" } else { "" };
-        let _ = write!(html, "<tr><td>{}{mark}</td>", escape(&name(model)));
+    for line in lines {
+        let mark = if line.model.active { " (active)" } else { "" };
+        let _ = write!(html, "<tr><td>{}{mark}</td>", escape(&title(line)));
         for &k in cuts {
-            let places = &model.evaluation.places;
-            let interval = bootstrap::interval(&places.recalls(k), SEED);
+            let interval = bootstrap::interval(&line.ranks.recalls(k), SEED);
             let _ = write!(
                 html,
                 "<td class=\"n\">{:.4}<br><small>{:.3}–{:.3}</small></td>",
-                places.recall(k),
+                line.ranks.recall(k),
                 interval.low,
                 interval.high
             );
         }
-        match &model.evaluation.codes {
+        match line.codes() {
             Some(codes) => {
                 let _ = write!(
                     html,
@@ -104,27 +121,32 @@ fn depths(deepest: usize) -> Vec<usize> {
     depths
 }
 
-fn curves(measured: &[Measured], cuts: &[usize]) -> String {
+fn curves(lines: &[&Measured], cuts: &[usize]) -> String {
     let depths = depths(cuts.last().copied().unwrap_or(100));
-    let line = |name: String, colour, dashed, recall: &dyn Fn(usize) -> f64| Line {
+    let curve = |name: String, colour, dashed, recall: &dyn Fn(usize) -> f64| Line {
         name,
         colour,
         dashed,
         points: depths.iter().map(|&k| (k as f64, recall(k))).collect(),
     };
-    let mut lines = Vec::new();
-    for (n, model) in measured.iter().enumerate() {
+    let mut curves = Vec::new();
+    for (n, line) in lines.iter().enumerate() {
         let colour = COLOURS[n % COLOURS.len()];
-        lines.push(line(name(model), colour, false, &|k| {
-            model.evaluation.places.recall(k)
+        let dashed = line.codes().is_none();
+        curves.push(curve(title(line), colour, dashed, &|k| {
+            line.ranks.recall(k)
         }));
-        if tells_ceiling(measured, n) {
-            lines.push(line("whole vectors".into(), "#888888", true, &|k| {
-                model.ceiling.recall(k)
-            }));
+        if tells_exact(lines, n) {
+            let exact = &line.model.exact;
+            let name = "full-precision vectors".to_owned();
+            curves.push(curve(name, "#888888", true, &|k| exact.recall(k)));
         }
     }
-    Chart::new("k", "recall@k", &lines).log_x().inline() + &legend(&lines)
+    let mut html = Chart::new("k", "recall@k", &curves).log_x().inline() + &legend(&curves);
+    if lines.iter().any(|line| line.ranks.candidates(1).is_some()) {
+        html += "<p><small>Between the depths of the table, candidates are those of the next one.</small></p>";
+    }
+    html
 }
 
 fn legend(lines: &[Line]) -> String {
@@ -142,9 +164,9 @@ fn legend(lines: &[Line]) -> String {
 }
 
 /// What trainers wrote of their course: epochs with a loss and perhaps a recall, or the distortions of k-means.
-fn training(measured: &[Measured]) -> String {
+fn training(models: &[&Facts]) -> String {
     let mut html = String::new();
-    for (n, model) in measured.iter().enumerate() {
+    for (n, model) in models.iter().enumerate() {
         let colour = COLOURS[n % COLOURS.len()];
         let line = |points: Vec<(f64, f64)>| Line {
             name: String::new(),
@@ -207,15 +229,15 @@ fn epochs(value: &Value) -> Option<&Vec<Value>> {
     }
 }
 
-fn codewords(measured: &[Measured]) -> String {
+fn codewords(models: &[&Facts]) -> String {
     let mut html = String::new();
-    for (n, model) in measured.iter().enumerate() {
-        let Some(codes) = &model.evaluation.codes else {
+    for (n, model) in models.iter().enumerate() {
+        let Some(codes) = &model.codes else {
             continue;
         };
         let _ = write!(
             html,
-            "<h2>Codewords of {}</h2><table class=\"codewords\"><tr><th>subspace</th><th class=\"n\">used</th><th class=\"n\">entropy, bits</th><th>rows a codeword, most used first</th></tr>",
+            "<h2>Codewords of {}</h2><table class=\"codewords\"><tr><th>subspace</th><th class=\"n\">used</th><th class=\"n\">entropy, bits</th><th>rows per codeword, most used first</th></tr>",
             escape(&name(model))
         );
         for (subspace, counts) in codes.usage.iter().enumerate() {
@@ -233,19 +255,12 @@ fn codewords(measured: &[Measured]) -> String {
     html
 }
 
-/// The first two models' hits for some queries.
-fn hits(measured: &[Measured], questions: &Questions, snapshot: &Snapshot) -> Result<String> {
-    let sides: Vec<&Measured> = measured
-        .iter()
-        .filter(|model| !model.evaluation.samples.is_empty())
-        .take(2)
-        .collect();
-    if sides.is_empty() {
-        return Ok(String::new());
-    }
+/// The hits of the first lines for some queries, side by side.
+fn hits(lines: &[&Measured], questions: &Questions, snapshot: &Snapshot) -> Result<String> {
+    let sides = &lines[..lines.len().min(SIDES)];
     let mut wanted: HashMap<u32, String> = HashMap::new();
-    for model in &sides {
-        for (_, row) in model.evaluation.samples.iter().flatten() {
+    for line in sides {
+        for (_, row) in line.ranks.samples.iter().flatten() {
             wanted.insert(*row, String::new());
         }
     }
@@ -265,9 +280,9 @@ fn hits(measured: &[Measured], questions: &Questions, snapshot: &Snapshot) -> Re
             mopqdb::Value::Vector(_) => format!("vector {n}"),
         };
         let _ = write!(html, "<h3>{}</h3><div class=\"sides\">", escape(&query));
-        for model in &sides {
-            let _ = write!(html, "<div><small>{}</small><ol>", escape(&name(model)));
-            for (score, row) in &model.evaluation.samples[n] {
+        for line in sides {
+            let _ = write!(html, "<div><small>{}</small><ol>", escape(&title(line)));
+            for (score, row) in &line.ranks.samples[n] {
                 let class = if question.right.contains(row) {
                     " class=\"right\""
                 } else {

@@ -1,50 +1,71 @@
-//! Measuring several models on the same questions.
+//! Measuring several models, each searched in several ways, on the same questions.
 
 use crate::commands::open_model;
 use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::Result;
-use mopqdb::eval::{self, Ceiling, EvalOptions, Evaluation, Places, Questions};
+use mopqdb::eval::{CodeReport, EvalOptions, Evaluator, Places, Questions, Ranks};
 use mopqdb::scan::Scanner;
-use mopqdb::{EncoderId, Model, ModelId, Snapshot, training_log};
+use mopqdb::{EncoderId, Model, ModelId, Search, Snapshot, training_log};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Instant;
 
-/// What a model did.
+/// What a model found in one way of searching.
 pub(super) struct Measured {
-    /// None where there is no model: rows are searched exactly.
-    pub(super) id: Option<String>,
+    pub(super) model: Rc<Facts>,
+    pub(super) ranks: Rc<Ranks>,
+    /// What ranking took.
+    pub(super) seconds: f64,
+}
+
+/// What is told of a model, however its rows are searched.
+pub(super) struct Facts {
+    pub(super) id: String,
     pub(super) method: String,
     pub(super) active: bool,
     /// As the trainer wrote them.
     pub(super) training: Value,
     /// Its epochs, where the run's log is still in the database.
     pub(super) course: Value,
-    pub(super) evaluation: Evaluation,
-    pub(super) ceiling: Places,
-    pub(super) seconds: f64,
+    /// None: the model has no codes.
+    pub(super) codes: Option<CodeReport>,
+    /// Where right rows stand among the projections of the model's head, not quantized.
+    pub(super) head: Option<Places>,
+    /// What exact search by the encoder's vectors finds.
+    pub(super) exact: Rc<Ranks>,
 }
 
 impl Measured {
-    /// The first digits of its id.
-    pub(super) fn short(&self) -> String {
-        match &self.id {
-            Some(id) => id[..12.min(id.len())].to_owned(),
-            None => "none".into(),
-        }
+    /// What its codes are like, if they took part.
+    pub(super) fn codes(&self) -> Option<&CodeReport> {
+        let searched = self.ranks.search != Search::Exact;
+        self.model.codes.as_ref().filter(|_| searched)
+    }
+
+    /// Whether it is the first of its model.
+    pub(super) fn begins(lines: &[&Self], n: usize) -> bool {
+        n == 0 || !Rc::ptr_eq(&lines[n - 1].model, &lines[n].model)
     }
 }
 
-/// Whether the recall of whole vectors is told after this model: once where several follow one another with the same
-/// encoder, and not where `exact` tells it.
-pub(super) fn tells_ceiling(measured: &[Measured], n: usize) -> bool {
-    let ceiling = &measured[n].ceiling;
-    let exact = |model: &Measured| model.evaluation.codes.is_none() && model.ceiling == *ceiling;
-    let next = measured.get(n + 1);
-    next.is_none_or(|next| next.ceiling != *ceiling) && !measured.iter().any(exact)
+impl Facts {
+    /// The first digits of its id.
+    pub(super) fn short(&self) -> &str {
+        &self.id[..12.min(self.id.len())]
+    }
+}
+
+/// Whether the recall of exact search is told after this line, of models whose lines do not tell it: once where several
+/// follow one another with the same encoder.
+pub(super) fn tells_exact(lines: &[&Measured], n: usize) -> bool {
+    let own = &lines[n].model.exact;
+    let same = |line: &&&Measured| Rc::ptr_eq(&line.model.exact, own);
+    let next = lines.get(n + 1).filter(same);
+    next.is_none() && !lines.iter().filter(same).any(|line| line.codes().is_none())
 }
 
 /// What measures share.
@@ -53,12 +74,10 @@ pub(super) struct Measurer<'a> {
     settings: &'a Settings,
     snapshot: &'a Snapshot,
     questions: &'a Questions,
+    options: EvalOptions<'a>,
     scanner: Scanner,
-    depth: usize,
-    /// Questions whose hits are kept.
-    pub(super) samples: usize,
-    /// Computed once an encoder.
-    ceilings: HashMap<EncoderId, Ceiling>,
+    /// Exact search, once per encoder, and what it took.
+    exact: HashMap<EncoderId, (Rc<Ranks>, f64)>,
 }
 
 impl<'a> Measurer<'a> {
@@ -67,88 +86,91 @@ impl<'a> Measurer<'a> {
         settings: &'a Settings,
         snapshot: &'a Snapshot,
         questions: &'a Questions,
-        depth: usize,
+        options: EvalOptions<'a>,
     ) -> Result<Self> {
-        let scanner = Scanner::new(settings.threads)?;
         Ok(Self {
             db,
             settings,
             snapshot,
             questions,
-            scanner,
-            depth,
-            samples: 0,
-            ceilings: HashMap::new(),
+            options,
+            scanner: Scanner::new(settings.threads)?,
+            exact: HashMap::new(),
         })
     }
 
-    /// Measures a model of the database.
-    pub(super) fn measure(&mut self, id: ModelId) -> Result<Measured> {
+    /// Measures a model of the database, once per way of searching. Without codes there is nothing to measure by codes.
+    pub(super) fn measure(&mut self, id: ModelId, searches: &[Search]) -> Result<Vec<Measured>> {
         let active = self.snapshot.model();
         if active.model_id() == id {
-            return self.measure_open(active, true);
+            return self.measure_open(active, true, searches);
         }
         let model = open_model(self.db, id, self.settings)?;
-        self.measure_open(&model, false)
+        self.measure_open(&model, false, searches)
     }
 
-    fn measure_open(&mut self, model: &Model, active: bool) -> Result<Measured> {
-        let started = Instant::now();
+    fn measure_open(
+        &mut self,
+        model: &Model,
+        active: bool,
+        searches: &[Search],
+    ) -> Result<Vec<Measured>> {
         let progress = Progress::new("ranking", "steps", Some(self.snapshot.rows()));
         let show = |done: u64, total: u64| {
             progress.set_of(done, total);
             !stop::asked()
         };
         let options = EvalOptions {
-            depth: self.depth,
-            samples: self.samples,
-            memory_limit: self.settings.memory_limit,
             progress: Some(&show),
+            ..self.options.clone()
         };
-        let encoder = model.encoder_id();
-        let ceiling = match self.ceilings.get(&encoder) {
-            Some(ceiling) => ceiling.clone(),
+        let evaluator =
+            Evaluator::new(self.snapshot, model, self.questions, &self.scanner, options)?;
+        let ranked = |search: Search| -> Result<(Rc<Ranks>, f64)> {
+            progress.note(search.name());
+            let started = Instant::now();
+            let ranks = Rc::new(evaluator.search(search)?);
+            Ok((ranks, started.elapsed().as_secs_f64()))
+        };
+        let exact = match self.exact.get(&model.encoder_id()) {
+            Some(exact) => exact.clone(),
             None => {
-                progress.note("whole vectors");
-                let ceiling = eval::ceiling(
-                    self.snapshot,
-                    model,
-                    self.questions,
-                    &self.scanner,
-                    &options,
-                )?;
-                self.ceilings.insert(encoder, ceiling.clone());
-                ceiling
+                let exact = ranked(Search::Exact)?;
+                self.exact.insert(model.encoder_id(), exact.clone());
+                exact
             }
         };
-        let evaluation = match model.quantizer() {
-            None => Evaluation {
-                places: ceiling.places.clone(),
-                head: None,
-                codes: None,
-                samples: ceiling.samples,
-            },
-            Some(_) => {
-                progress.note("codes");
-                eval::evaluate(
-                    self.snapshot,
-                    model,
-                    self.questions,
-                    &self.scanner,
-                    &options,
-                )?
-            }
-        };
+        let mut found = Vec::new();
+        for &search in searches {
+            found.push(match search {
+                Search::Codes if !evaluator.has_codes() => continue,
+                Search::Exact => exact.clone(),
+                Search::Auto if !evaluator.has_codes() => {
+                    let mut ranks = Ranks::clone(&exact.0);
+                    ranks.search = search;
+                    (Rc::new(ranks), exact.1)
+                }
+                search => ranked(search)?,
+            });
+        }
+        progress.note("codewords");
+        let (codes, head) = evaluator.codes()?.unzip();
         let manifest = model.bundle().map(|bundle| bundle.manifest());
-        Ok(Measured {
-            id: Some(model.model_id().to_string()),
+        let facts = Rc::new(Facts {
+            id: model.model_id().to_string(),
             method: model.method().to_owned(),
+            active,
             training: manifest.map_or(Value::Null, |manifest| manifest.training.clone()),
             course: json!(model.id().and_then(|id| training_log(self.db, id))),
-            active,
-            evaluation,
-            ceiling: ceiling.places,
-            seconds: started.elapsed().as_secs_f64(),
-        })
+            codes,
+            head: head.flatten(),
+            exact: exact.0,
+        });
+        let measured = found.into_iter().map(|(ranks, seconds)| Measured {
+            model: Rc::clone(&facts),
+            ranks,
+            seconds,
+        });
+        Ok(measured.collect())
     }
 }

@@ -5,9 +5,9 @@ use crate::rows::pairs::Columns;
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::{Result, bail};
-use mopqdb::eval::{EvalOptions, FindOptions, Questions, evaluate};
+use mopqdb::eval::{EvalOptions, Evaluator, FindOptions, Questions};
 use mopqdb::scan::Scanner;
-use mopqdb::{Bundle, LearnOptions, Learned, Model, ModelId, Reader, Snapshot, learn};
+use mopqdb::{Bundle, LearnOptions, Learned, Model, ModelId, Reader, Search, Snapshot, learn};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
@@ -82,11 +82,12 @@ fn measure(
         ..EvalOptions::default()
     };
     let scanner = Scanner::new(settings.threads)?;
-    let evaluation = evaluate(snapshot, &model, questions, &scanner, &options)?;
-    let recall = |k: usize| (k.to_string(), json!(evaluation.places.recall(k)));
+    let evaluator = Evaluator::new(snapshot, &model, questions, &scanner, options)?;
+    let by_codes = evaluator.search(Search::Codes)?;
+    let recall = |k: usize| (k.to_string(), json!(by_codes.recall(k)));
     Ok(json!({
         "recall": Value::Object([10, 50, 100].map(recall).into_iter().collect()),
         "queries": questions.all.len(),
-        "codes": evaluation.codes,
+        "codes": evaluator.codes()?.map(|(report, _)| report),
     }))
 }

@@ -1,0 +1,206 @@
+//! What a way of searching finds, at each depth with the candidates that a query of that depth takes.
+
+use super::numbers::Numbers;
+use super::{EvalOptions, Evaluator, Place, Places, SAMPLE_HITS, Samples, Steps};
+use crate::error::Result;
+use crate::query::filter::Masks;
+use crate::query::plan::Plan;
+use crate::row::{QueryOptions, Search};
+use crate::scan::Found;
+use std::collections::HashMap;
+
+/// Queries that share a pass.
+const TOGETHER: usize = 32;
+
+/// Where the right rows of each question stand in one way of searching.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Ranks {
+    /// How rows were searched.
+    pub search: Search,
+    /// Rows found for the first questions, best first: score and number of the row in the snapshot's order.
+    pub samples: Samples,
+    /// By the number of hits up to which they hold, ascending; at least one.
+    passes: Vec<Pass>,
+}
+
+/// What queries for up to so many hits find.
+#[derive(Debug, Clone)]
+struct Pass {
+    up_to: usize,
+    /// How many candidates such queries take, where they are scored again.
+    candidates: Option<usize>,
+    places: Places,
+}
+
+impl Ranks {
+    /// Places that hold at every depth.
+    pub(super) fn of_one(search: Search, places: Places, samples: Samples) -> Self {
+        Self {
+            search,
+            samples,
+            passes: vec![Pass {
+                up_to: usize::MAX,
+                candidates: None,
+                places,
+            }],
+        }
+    }
+
+    /// Returns the places of the right rows, as a query for k hits finds them.
+    pub fn places(&self, k: usize) -> &Places {
+        &self.pass(k).places
+    }
+
+    /// Returns how many candidates by codes a query for k hits scored again; `None` if it was answered otherwise.
+    pub fn candidates(&self, k: usize) -> Option<usize> {
+        self.pass(k).candidates
+    }
+
+    fn pass(&self, k: usize) -> &Pass {
+        let holds = self.passes.iter().find(|pass| k <= pass.up_to);
+        (holds.or(self.passes.last())).expect("there is one pass at least")
+    }
+
+    /// Returns recall@k: the mean over questions.
+    pub fn recall(&self, k: usize) -> f64 {
+        self.places(k).recall(k)
+    }
+
+    /// Returns, for each question, the share of its right rows within the first k.
+    pub fn recalls(&self, k: usize) -> Vec<f64> {
+        self.places(k).recalls(k)
+    }
+}
+
+/// A depth and the candidates of a query for so many hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Depth {
+    cut: usize,
+    candidates: usize,
+}
+
+/// The depths at which queries take different numbers of candidates: each is the deepest of its number. Without
+/// candidates there is one pass, at the deepest.
+pub(super) fn passes(
+    options: &EvalOptions<'_>,
+    search: Search,
+    has_codes: bool,
+) -> Result<Vec<Depth>> {
+    let mut cuts = options.cuts.clone();
+    cuts.sort_unstable();
+    if search != Search::Auto || !has_codes || options.candidates.is_some() {
+        cuts.drain(..cuts.len().saturating_sub(1));
+    }
+    let mut passes: Vec<Depth> = Vec::new();
+    for cut in cuts {
+        let mut query = QueryOptions::top(cut);
+        query.candidates = options.candidates.filter(|_| search == Search::Auto);
+        if query.candidates.is_some() {
+            query.check()?;
+        }
+        let candidates = query.wanted_candidates();
+        match passes.last_mut() {
+            Some(last) if last.candidates == candidates => last.cut = cut,
+            _ => passes.push(Depth { cut, candidates }),
+        }
+    }
+    Ok(passes)
+}
+
+/// Orders candidates by their stored vectors, once for each depth.
+pub(super) fn rescored(
+    evaluator: &Evaluator<'_>,
+    passes: &[Depth],
+    numbers: &Numbers,
+    steps: &Steps<'_>,
+) -> Result<Ranks> {
+    let mut ranks = Ranks {
+        search: Search::Auto,
+        samples: Vec::new(),
+        passes: Vec::new(),
+    };
+    for (n, depth) in passes.iter().enumerate() {
+        // Samples are the first ten hits: those of the shallowest queries.
+        let samples = match n {
+            0 => evaluator.options.samples,
+            _ => 0,
+        };
+        let (places, samples) = pass(evaluator, depth.candidates, samples, numbers, steps)?;
+        ranks.passes.push(Pass {
+            up_to: depth.cut,
+            candidates: Some(depth.candidates),
+            places,
+        });
+        if n == 0 {
+            ranks.samples = samples;
+        }
+    }
+    Ok(ranks)
+}
+
+/// Answers all questions as queries with so many candidates are answered. All candidates are ranked, so that those that
+/// tie are counted. A question that leaves rows out takes as many candidates more.
+fn pass(
+    evaluator: &Evaluator<'_>,
+    candidates: usize,
+    samples: usize,
+    numbers: &Numbers,
+    steps: &Steps<'_>,
+) -> Result<(Places, Samples)> {
+    let Evaluator {
+        searched,
+        questions,
+        ..
+    } = evaluator;
+    let answers = &questions.answers;
+    let excluded = answers.iter().map(|answers| answers.excluded.len()).max();
+    let depth = candidates + excluded.unwrap_or(0);
+    let plan = Plan::of(&QueryOptions::top(depth).candidates(depth), true)?;
+    let mut places = Vec::with_capacity(answers.len());
+    let mut kept = Vec::new();
+    for (vectors, answers) in
+        (questions.vectors.chunks(TOGETHER * searched.dim)).zip(answers.chunks(TOGETHER))
+    {
+        let found = plan.candidates(searched, vectors, &Masks::none())?;
+        for (answers, (ranked, _)) in answers.iter().zip(plan.rank(searched, vectors, &found)?) {
+            let hits: Vec<(f32, u32)> = (ranked.iter())
+                .map(|row| {
+                    let found = Found {
+                        score: row.score,
+                        source: row.place.part as u32,
+                        row: row.place.row.0,
+                    };
+                    (row.score, numbers.number(&found))
+                })
+                .filter(|(_, row)| !answers.excluded.contains(row))
+                .collect();
+            places.push(places_among(&hits, &answers.right));
+            if kept.len() < samples {
+                kept.push(hits[..hits.len().min(SAMPLE_HITS)].to_vec());
+            }
+        }
+        steps.add(answers.len() as u64)?;
+    }
+    Ok((Places(places), kept))
+}
+
+/// The places of right rows among hits, best first; one that is not among them stands behind every depth.
+fn places_among(hits: &[(f32, u32)], right: &[u32]) -> Vec<Place> {
+    let scores: HashMap<u32, f32> = hits.iter().map(|(score, row)| (*row, *score)).collect();
+    let place = |right: &u32| match scores.get(right) {
+        None => Place {
+            greater: u64::MAX,
+            equal: 1,
+        },
+        Some(own) => {
+            let greater = hits.partition_point(|(score, _)| score > own);
+            let equal = hits[greater..].partition_point(|(score, _)| score == own);
+            Place {
+                greater: greater as u64,
+                equal: equal as u64,
+            }
+        }
+    };
+    right.iter().map(place).collect()
+}
