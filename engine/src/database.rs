@@ -1,27 +1,26 @@
 //! The database, for the one process that writes it.
 
 use crate::admin::backup::{Backup, BackupOptions, backup_on};
-use crate::admin::stats::Stats;
-use crate::admin::verify::{Verified, VerifyOptions};
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::Result;
-use crate::model::Model;
 use crate::options::{CreateOptions, Options};
+use crate::reader::{Handle, Source};
 use crate::rebuild::maintenance::Maintenance;
 use crate::rebuild::{self, RebuildOptions, Rebuilt};
-use crate::row::{Hit, Inserted, Query, QueryOptions, Row};
+use crate::row::{Inserted, Row};
 use crate::snapshot::Snapshot;
 use crate::version::creation;
 use crate::watch::Watch;
 use crate::write::{Compacted, Store};
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
 /// A handle to a database that this process may write. Cheap to clone; all clones are one.
 ///
 /// One process at a time has it; any number of others read beside it with a [`Reader`](crate::Reader). When the last
-/// clone is dropped the log is closed and the lock freed.
+/// clone is dropped the log is closed and the lock freed. What it answers is said at [`Handle`](crate::Handle).
 ///
 /// ```
 /// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
@@ -42,6 +41,7 @@ use std::sync::Arc;
 pub struct Database {
     /// Dropped first: its thread is joined before the store can close.
     maintenance: Arc<Maintenance>,
+    handle: Arc<Handle>,
     pub(crate) store: Arc<Store>,
 }
 
@@ -87,7 +87,11 @@ impl Database {
     fn start(store: Store) -> Result<Self> {
         let store = Arc::new(store);
         let maintenance = Arc::new(Maintenance::start(&store)?);
-        Ok(Self { maintenance, store })
+        Ok(Self {
+            maintenance,
+            handle: Handle::of(Arc::clone(&store)),
+            store,
+        })
     }
 
     /// Returns the version of the format that the database is in. The first change brings it to
@@ -99,11 +103,6 @@ impl Database {
     /// Returns what opening had to repair, in words for the user; empty when all was in order.
     pub fn warnings(&self) -> &[String] {
         &self.store.warnings
-    }
-
-    /// Where it is.
-    pub fn dir(&self) -> &Path {
-        self.store.layout.dir()
     }
 
     /// Inserts rows; one with an existing key replaces it, one that is there already to the letter changes nothing and
@@ -130,44 +129,6 @@ impl Database {
         self.store.delete_prefix(prefix, watch)
     }
 
-    /// The row with this key.
-    pub fn get(&self, key: &str) -> Result<Option<Row>> {
-        self.snapshot().get(key)
-    }
-
-    /// The k best rows for a text or a vector, best first; fewer if there are fewer rows.
-    pub fn query<'q>(&self, query: impl Into<Query<'q>>, k: usize) -> Result<Vec<Hit>> {
-        self.snapshot().query(query, k)
-    }
-
-    /// The best rows for a query, among those that the options' filter lets through.
-    pub fn query_with<'q>(
-        &self,
-        query: impl Into<Query<'q>>,
-        options: &QueryOptions,
-    ) -> Result<Vec<Hit>> {
-        self.snapshot().query_with(query, options)
-    }
-
-    /// The best rows for each of several queries, which share one pass over the codes.
-    pub fn query_batch(
-        &self,
-        queries: &[Query<'_>],
-        options: &QueryOptions,
-    ) -> Result<Vec<Vec<Hit>>> {
-        self.snapshot().query_batch(queries, options)
-    }
-
-    /// What queries see now. It stays as it is, whatever is written after.
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.store.current()
-    }
-
-    /// The active model.
-    pub fn model(&self) -> Arc<Model> {
-        Arc::clone(self.snapshot().model())
-    }
-
     /// Makes a segment of the rows that are in the log only. Whether there were any. Happens by itself as the log
     /// grows.
     pub fn seal(&self) -> Result<bool> {
@@ -188,11 +149,6 @@ impl Database {
         self.store.compact()
     }
 
-    /// Rows, bytes, segments, drift.
-    pub fn stats(&self) -> Result<Stats> {
-        Stats::of(&self.store.layout, &self.snapshot())
-    }
-
     /// Copies the database as it is now to a directory that is missing or empty; see [`backup`](crate::backup()).
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
         self.backup_with(dest, &BackupOptions::default())
@@ -203,11 +159,6 @@ impl Database {
         backup_on(&*self.store.files, self.dir(), dest.as_ref(), options)
     }
 
-    /// Checks the database; see [`verify`](crate::verify()).
-    pub fn verify(&self, options: &VerifyOptions) -> Result<Verified> {
-        crate::verify(self.dir(), options)
-    }
-
     /// Switches to another model, from within the process that has the database open.
     pub fn rebuild(&self, options: &RebuildOptions) -> Result<Rebuilt> {
         rebuild::rebuild_store(&self.store, options)
@@ -216,12 +167,34 @@ impl Database {
     /// Closes the log in order and frees the lock, if this is the last handle. The same happens on drop, where an
     /// error can only be logged.
     pub fn close(self) -> Result<()> {
-        let Self { maintenance, store } = self;
-        drop(maintenance);
+        let Self {
+            maintenance,
+            handle,
+            store,
+        } = self;
+        drop((maintenance, handle));
         match Arc::into_inner(store) {
             Some(store) => store.close(),
             None => Ok(()),
         }
+    }
+}
+
+impl Deref for Database {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Source for Store {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn current(&self) -> Arc<Snapshot> {
+        self.current()
     }
 }
 

@@ -51,7 +51,7 @@ pub use model::registry::{EXACT, ModelInfo};
 pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options};
 pub use query::explain::{Explanation, Stage};
-pub use reader::Reader;
+pub use reader::{Handle, Reader};
 pub use rebuild::{RebuildOptions, Rebuilt, rebuild};
 pub use row::{
     Filter, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row,

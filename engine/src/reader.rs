@@ -1,48 +1,43 @@
-//! A database, for a process that only reads it, next to the one that writes.
+//! A database, for a process that only reads it, next to the one that writes; and what both answer.
 
 use crate::admin::backup::Backup;
 use crate::admin::stats::Stats;
 use crate::admin::verify::{Verified, VerifyOptions};
 use crate::disk::files::{Disk, Files};
+use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::model::Model;
 use crate::options::Options;
 use crate::row::{Hit, Query, QueryOptions, Row};
 use crate::snapshot::Snapshot;
 use crate::version::follow::Follower;
+use std::fmt;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A read-only handle to a database. Takes no lock, and needs no permission to write.
-///
-/// It sees the database as it was when it was opened or last [refreshed](Self::refresh), rows that are in no segment yet
-/// included, and keeps every file that it needs open. Cheap to clone; all clones are one.
-#[derive(Debug, Clone)]
-pub struct Reader(Arc<Follower>);
+/// What a handle to a database answers, whether it writes or only reads: [`Database`](crate::Database) and [`Reader`]
+/// deref to it.
+#[derive(Debug)]
+pub struct Handle {
+    source: Arc<dyn Source>,
+}
 
-impl Reader {
-    /// Opens a database for reading.
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let files: Arc<dyn Files> = Arc::new(Disk {
-            no_mmap: options.no_mmap,
-        });
-        Self::open_on(files, dir.as_ref(), options)
-    }
+/// Where a handle finds the newest snapshot.
+pub(crate) trait Source: fmt::Debug + Send + Sync {
+    fn layout(&self) -> &Layout;
+    fn current(&self) -> Arc<Snapshot>;
+}
 
-    /// The same on another [`Files`]: for tests.
-    #[doc(hidden)]
-    pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
-        Ok(Self(Arc::new(Follower::open(files, dir, options)?)))
-    }
-
-    /// Looks for what was written since. Returns `true` if there was anything.
-    pub fn refresh(&self) -> Result<bool> {
-        self.0.refresh()
+impl Handle {
+    /// Shared by the clones of one handle, and given to nobody else: the last of them ends what the source holds.
+    pub(crate) fn of(source: Arc<impl Source + 'static>) -> Arc<Self> {
+        Arc::new(Self { source })
     }
 
     /// Where it is.
     pub fn dir(&self) -> &Path {
-        self.0.layout.dir()
+        self.source.layout().dir()
     }
 
     /// The row with this key.
@@ -73,9 +68,9 @@ impl Reader {
         self.snapshot().query_batch(queries, options)
     }
 
-    /// What queries see now.
+    /// What queries see now. It stays as it is, whatever is written after.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.0.snapshot()
+        self.source.current()
     }
 
     /// The active model.
@@ -85,16 +80,69 @@ impl Reader {
 
     /// Rows, bytes, segments, drift.
     pub fn stats(&self) -> Result<Stats> {
-        Stats::of(&self.0.layout, &self.snapshot())
+        Stats::of(self.source.layout(), &self.snapshot())
+    }
+
+    /// Checks the database; see [`verify`](crate::verify()).
+    pub fn verify(&self, options: &VerifyOptions) -> Result<Verified> {
+        crate::verify(self.dir(), options)
+    }
+}
+
+/// A read-only handle to a database. Takes no lock, and needs no permission to write.
+///
+/// It sees the database as it was when it was opened or last [refreshed](Self::refresh), rows that are in no segment yet
+/// included, and keeps every file that it needs open. Cheap to clone; all clones are one.
+///
+/// What it answers is said at [`Handle`].
+#[derive(Debug, Clone)]
+pub struct Reader {
+    handle: Arc<Handle>,
+    follower: Arc<Follower>,
+}
+
+impl Reader {
+    /// Opens a database for reading.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let files: Arc<dyn Files> = Arc::new(Disk {
+            no_mmap: options.no_mmap,
+        });
+        Self::open_on(files, dir.as_ref(), options)
+    }
+
+    /// The same on another [`Files`]: for tests.
+    #[doc(hidden)]
+    pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
+        let follower = Arc::new(Follower::open(files, dir, options)?);
+        let handle = Handle::of(Arc::clone(&follower));
+        Ok(Self { handle, follower })
+    }
+
+    /// Looks for what was written since. Returns `true` if there was anything.
+    pub fn refresh(&self) -> Result<bool> {
+        self.follower.refresh()
     }
 
     /// Copies the database as it is now to a directory that is missing or empty; see [`backup`](crate::backup()).
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
         crate::backup(self.dir(), dest)
     }
+}
 
-    /// Checks the database; see [`verify`](crate::verify()).
-    pub fn verify(&self, options: &VerifyOptions) -> Result<Verified> {
-        crate::verify(self.dir(), options)
+impl Deref for Reader {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Source for Follower {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn current(&self) -> Arc<Snapshot> {
+        self.snapshot()
     }
 }
