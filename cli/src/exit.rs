@@ -2,7 +2,6 @@
 
 use crate::out::say;
 use mopqdb::Error;
-use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
@@ -18,16 +17,9 @@ pub const LOCKED: u8 = 4;
 pub const MISSING: u8 = 5;
 
 /// A wrong command line that only we could see.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Usage(pub String);
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 /// A wrong command line, as an error.
 pub fn usage(what: impl Into<String>) -> anyhow::Error {
@@ -35,61 +27,29 @@ pub fn usage(what: impl Into<String>) -> anyhow::Error {
 }
 
 /// The database is damaged: all was said on stdout already.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", counted(*.0, "problem was found", "problems were found"))]
 pub struct Damaged(pub usize);
 
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            1 => f.write_str("1 problem was found"),
-            n => write!(f, "{n} problems were found"),
-        }
-    }
-}
-
-impl std::error::Error for Damaged {}
-
 /// A repair left something as it was, because it could only go on without it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", counted(*.0, "problem was left as it is", "problems were left as they are"))]
 pub struct Unrepaired(pub usize);
 
-impl fmt::Display for Unrepaired {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            1 => f.write_str("1 problem was left as it is"),
-            n => write!(f, "{n} problems were left as they are"),
-        }
-    }
-}
-
-impl std::error::Error for Unrepaired {}
-
 /// Something could not be read, and the command went on without it. All was said on stdout already.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", counted(*.0, "part could not be read and is left out", "parts could not be read and are left out"))]
 pub struct Lost(pub usize);
 
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            1 => f.write_str("1 part could not be read and is left out"),
-            n => write!(f, "{n} parts could not be read and are left out"),
-        }
-    }
-}
-
-impl std::error::Error for Lost {}
-
 /// Another program did not end well; it has said why.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("it ended with {0}")]
 pub struct Child(pub u8);
 
-impl fmt::Display for Child {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it ended with {}", self.0)
-    }
+fn counted(n: usize, one: &str, many: &str) -> String {
+    let what = if n == 1 { one } else { many };
+    format!("{n} {what}")
 }
-
-impl std::error::Error for Child {}
 
 /// Prints an error with its advice; gives the exit code of its kind.
 pub fn report(error: &anyhow::Error) -> ExitCode {
