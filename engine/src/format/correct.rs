@@ -249,15 +249,15 @@ fn chunks(file: &[u8], footer: &Footer) -> Option<Vec<(usize, usize)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Section;
-    use crate::format::writer::contain;
+    use crate::format::{ContainerWriter, Section};
 
     fn sample() -> Vec<u8> {
         let words: Vec<u8> = (0..300).map(|n| (n * 7) as u8).collect();
-        contain(
-            Kind::Deletions,
-            &[(Section::Meta, b"meta"), (Section::Dead, &words)],
-        )
+        let mut writer = ContainerWriter::new(Vec::new(), Kind::Deletions).unwrap();
+        for (section, bytes) in [(Section::Meta, &b"meta"[..]), (Section::Dead, &words)] {
+            writer.section(section, Check::Chunks, bytes).unwrap();
+        }
+        writer.finish().unwrap().0
     }
 
     fn corrected(mut bytes: Vec<u8>) -> Option<Vec<u8>> {

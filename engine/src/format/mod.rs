@@ -18,7 +18,7 @@ pub use container::{Container, Part};
 pub use correct::Corrector;
 pub use error::FormatError;
 pub use frame::{Check, Footer, Header, Kind, Section, SectionEntry};
-pub use writer::{ContainerWriter, Written, contain};
+pub use writer::{ContainerWriter, Written};
 
 #[cfg(target_endian = "big")]
 compile_error!("mapped sections are read as little-endian numbers in place");

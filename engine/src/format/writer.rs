@@ -185,19 +185,6 @@ impl<W: Write> ContainerWriter<W> {
     }
 }
 
-/// A small file as bytes, its sections checked by chunks.
-pub fn contain(kind: Kind, sections: &[(Section, &[u8])]) -> Vec<u8> {
-    let write = || {
-        let mut writer = ContainerWriter::new(Vec::new(), kind)?;
-        for (section, bytes) in sections {
-            writer.section(*section, Check::Chunks, bytes)?;
-        }
-        writer.finish()
-    };
-    let (bytes, _) = write().expect("writing to memory does not fail");
-    bytes
-}
-
 /// The hash over header and everything between sections and footer.
 pub(super) fn content_hash(header: &[u8], tail: &[u8]) -> u64 {
     let mut hash = Xxh3::new();

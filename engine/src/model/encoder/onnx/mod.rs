@@ -115,11 +115,6 @@ impl OnnxEncoder {
         Ok(Self { dim, key, query })
     }
 
-    /// What the graph of the keys takes and gives.
-    pub fn graph_info(&self) -> &GraphInfo {
-        self.key.graph.info()
-    }
-
     /// Tokens of the vocabulary.
     pub fn vocabulary(&self) -> usize {
         self.key.tokenizer.vocabulary()

@@ -101,7 +101,6 @@ pub(super) struct Graph {
     max_sessions: usize,
     idle: Mutex<Idle>,
     returned: Condvar,
-    info: GraphInfo,
     /// The last dimension of the output, if the graph says it.
     static_dim: Option<usize>,
 }
@@ -164,14 +163,8 @@ impl Graph {
                 made: 1,
             }),
             returned: Condvar::new(),
-            info,
             static_dim,
         })
-    }
-
-    /// What the graph takes and gives.
-    pub(super) fn info(&self) -> &GraphInfo {
-        &self.info
     }
 
     /// The width of the vectors, if the graph says it.
