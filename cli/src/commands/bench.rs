@@ -1,3 +1,4 @@
+use super::query::{check_candidates, check_codes};
 use crate::out::{Out, Table};
 use crate::settings::Settings;
 use anyhow::{Result, bail};
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 /// the answers to some are compared with those of the plain kernel on one thread. The bandwidth is that of reading as
 /// many bytes as a query scans, with as many threads, in the same run.
 ///
-/// Queries are by codes where the database has any, as `--search codes`: the bandwidth is that of codes. With another
-/// `--search` the times are those of it.
+/// Queries are by codes where the database has any, as with `--search codes`. `--search auto` times what `mopqdb query`
+/// does: candidates by codes, ordered by their stored vectors.
 ///
 /// The kernel is the fastest of this CPU, or the one that the environment variable MOPQDB_KERNEL names: scalar, portable,
 /// avx2 or avx512. Answers are the same on all.
@@ -25,13 +26,14 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   mopqdb bench my.db
+  mopqdb bench my.db --search auto
   mopqdb bench my.db -k 100 --threads 1 --json
   MOPQDB_KERNEL=portable mopqdb bench my.db")]
 pub struct Bench {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// Hits a query
+    /// Hits per query
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
     k: u32,
     /// Which scores find the rows: `codes`, `auto` or `exact`; default: codes, or exact where there are none
@@ -67,6 +69,8 @@ impl Bench {
             Some(_) => Search::Codes,
             None => Search::Exact,
         });
+        check_candidates(search, self.candidates)?;
+        check_codes(search, &snapshot, &self.db)?;
         let k = self.k as usize;
         let mut options = QueryOptions::top(k).search(search);
         options.candidates = self.candidates;
@@ -80,6 +84,14 @@ impl Bench {
                 );
             }
         }
+        let explained = snapshot
+            .query_explained(&[(&queries[0]).into()], &options)?
+            .1;
+        let bytes = |name: &str| -> f64 {
+            let stages = explained.stages.iter().filter(|stage| stage.name == name);
+            stages.map(|stage| stage.bytes as f64).sum()
+        };
+        let (scanned, scored) = (bytes("candidates"), bytes("score"));
         let mut times = Vec::new();
         let deadline = Instant::now() + Duration::from_secs_f64(self.seconds.clamp(0.05, 3600.0));
         while Instant::now() < deadline || times.len() < 10 {
@@ -91,19 +103,21 @@ impl Bench {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         let (p50, p99) = (at(0.5), at(0.99));
-        let scanned = rows as f64 * reader.stats()?.scan_bytes_per_row;
         let threads = settings.threads();
         let kernel = Scanner::new(1)?.kernel();
         let bandwidth = bandwidth(kernel, scanned as usize, threads);
         let rows_per_s = rows as f64 / p50;
-        let gb_per_s = scanned / p50 / 1e9;
+        let gb_per_s = (scanned + scored) / p50 / 1e9;
+        let scanned_per_row = scanned / rows as f64;
         let kernel = kernel.name();
         let mut out = Out::new(settings);
         if out.is_json() {
             out.object(&json!({
                 "rows_per_s": rows_per_s, "gb_per_s": gb_per_s, "bandwidth_share": gb_per_s / bandwidth,
                 "bandwidth_gb_per_s": bandwidth, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6, "queries": times.len(),
-                "search": search.name(), "kernel": kernel, "threads": threads, "rows": rows, "k": k, "answers_checked": queries.len().min(CHECKED),
+                "search": search.name(), "candidates": explained.candidates, "scanned_bytes_per_row": scanned_per_row,
+                "vector_bytes_per_query": scored, "kernel": kernel, "threads": threads, "rows": rows, "k": k,
+                "answers_checked": queries.len().min(CHECKED),
             }))?;
             return out.flush();
         }
@@ -113,9 +127,16 @@ impl Bench {
             "query, median and 99th percentile",
             format!("{:.0} us, {:.0} us", p50 * 1e6, p99 * 1e6),
         );
-        add("rows a second", format!("{:.1} million", rows_per_s / 1e6));
         add(
-            "scanned",
+            "rows per second",
+            format!("{:.1} million", rows_per_s / 1e6),
+        );
+        add(
+            "bytes scanned per row, bytes of vectors read per query",
+            format!("{scanned_per_row:.1}, {scored:.0}"),
+        );
+        add(
+            "read",
             format!(
                 "{gb_per_s:.2} GB/s, {:.0}% of {bandwidth:.2} GB/s",
                 100.0 * gb_per_s / bandwidth

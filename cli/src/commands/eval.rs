@@ -97,8 +97,8 @@ impl Eval {
             )));
         }
         let (printed, shown) = self.searches();
-        if self.candidates.is_some() && !shown.contains(&Search::Auto) {
-            return Err(usage("--candidates has a meaning for --search auto only"));
+        if let (false, Some(search)) = (shown.contains(&Search::Auto), shown.first()) {
+            super::query::check_candidates(*search, self.candidates)?;
         }
         let page = self.html.as_deref().map(PageFile::open).transpose()?;
         stop::listen();

@@ -5,7 +5,7 @@ use crate::rows::Lines;
 use crate::settings::Settings;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use mopqdb::{Explanation, Filter, Hit, QueryOptions, Reader, Search, Stage};
+use mopqdb::{Explanation, Filter, Hit, QueryOptions, Reader, Search, Snapshot, Stage};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::BufReader;
@@ -88,6 +88,7 @@ const TOGETHER: usize = 64;
 impl Query {
     /// Asks and prints.
     pub fn run(self, settings: &Settings) -> Result<()> {
+        check_candidates(self.search, self.candidates)?;
         let mut options = QueryOptions::top(self.k as usize)
             .search(self.search)
             .offset(self.offset);
@@ -101,8 +102,10 @@ impl Query {
         if let Some(prefix) = self.prefix {
             options = options.among(Filter::Prefix(prefix));
         }
+        let reader = super::read(&self.db, settings)?;
+        check_codes(self.search, &reader.snapshot(), &self.db)?;
         let mut asker = Asker {
-            reader: super::read(&self.db, settings)?,
+            reader,
             options,
             explain: self.explain,
             out: Out::new(settings),
@@ -331,6 +334,28 @@ fn stage(stage: &Stage) -> Value {
     json!({
         "stage": stage.name, "rows": stage.rows, "bytes": stage.bytes, "pages": stage.pages, "us": stage.micros,
     })
+}
+
+/// Refuses a number of candidates where none are taken.
+pub(super) fn check_candidates(search: Search, candidates: Option<usize>) -> Result<()> {
+    match candidates {
+        Some(_) if search != Search::Auto => Err(usage(format!(
+            "--candidates is for --search auto; --search {search} takes none"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to search by codes where there are none, and says how to get some.
+pub(super) fn check_codes(search: Search, snapshot: &Snapshot, db: &Path) -> Result<()> {
+    if search == Search::Codes && snapshot.model().quantizer().is_none() {
+        bail!(
+            "the active model has no codes to search by; `mopqdb train {0} --method opq` learns some, or `--pairs PAIRS.tsv` \
+             better ones, and `mopqdb rebuild {0}` switches to them",
+            db.display()
+        );
+    }
+    Ok(())
 }
 
 /// A way of searching by its name.

@@ -358,6 +358,83 @@ fn any_two_models_are_compared_exact_included() {
 }
 
 #[test]
+fn ways_of_searching_are_compared_with_the_first_and_with_exact_search() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    database(dir);
+    let eval = |more: &[&str]| run(dir, &[&EVAL[..], more].concat());
+    let measured = eval(&["--search", "codes,auto,exact", "-k", "1,10,100", "--json"]).json();
+    let number = |line: usize, path: [&str; 3]| {
+        let value = path
+            .iter()
+            .fold(&measured[line], |value, name| match *name {
+                "" => value,
+                name => &value[name],
+            });
+        value
+            .as_f64()
+            .unwrap_or_else(|| panic!("{path:?}: {value}"))
+    };
+    let recall = |line: usize| number(line, ["recall", "10", ""]);
+    assert_eq!(recall(2), number(0, ["unquantized", "10", ""]));
+    for line in [0, 1] {
+        let [mean, low, high] =
+            ["mean", "low", "high"].map(|name| number(line, ["ratio_to_exact", "10", name]));
+        assert!((mean - recall(line) / recall(2)).abs() < 1e-12);
+        assert!(low <= mean && mean <= high, "{low} {mean} {high}");
+    }
+    assert!(measured[2].get("ratio_to_exact").is_none());
+    assert!(measured[0].get("difference").is_none() && recall(0) < recall(1));
+    assert_eq!(measured[1]["compared_with_search"], "codes");
+    // Each k is measured with the candidates of a query for k hits.
+    let candidates = serde_json::json!({"1": 400, "10": 400, "100": 1000});
+    assert_eq!(measured[1]["candidates"], candidates);
+    assert!(measured[0].get("candidates").is_none());
+    let fixed = &eval(&["--candidates", "100", "--json"]).json()[0];
+    assert_eq!(
+        fixed["candidates"],
+        serde_json::json!({"10": 100, "50": 100, "100": 100})
+    );
+    // All candidates are hits: what codes find, ties at the last place being taken in the order of insertion.
+    let codes = &eval(&["--search", "codes", "--json"]).json()[0];
+    let at_100 = |line: &serde_json::Value, name: &str| line[name]["100"].as_f64().unwrap();
+    let bounds = at_100(codes, "recall_worst")..=at_100(codes, "recall_best");
+    assert!(
+        bounds.contains(&at_100(fixed, "recall")),
+        "{bounds:?} {fixed}"
+    );
+
+    let table = eval(&["--search", "auto,exact"]).ok();
+    let header = table.lines().next().unwrap();
+    assert!(header.contains("\tof exact@10\t"), "{table}");
+    for (flags, code, said) in [
+        (
+            &["--search", "codes", "--candidates", "500"][..],
+            2,
+            "--search codes takes none",
+        ),
+        (
+            &["--candidates", "99"],
+            1,
+            "99 candidates for 100 hits; ask for 100 to 1000000",
+        ),
+        (
+            &["--search", "codes", "--model", "exact"],
+            1,
+            "no model that was asked for has codes",
+        ),
+        (
+            &["--search", "codes,fast"],
+            2,
+            "it is one of auto, codes, exact",
+        ),
+    ] {
+        let found = eval(flags).failed(code);
+        assert!(found.contains(said), "{flags:?}: {found}");
+    }
+}
+
+#[test]
 fn a_page_that_cannot_be_written_is_said_before_anything_is_measured() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();

@@ -39,6 +39,43 @@ fn a_bench_checks_answers_before_it_times_any() {
 }
 
 #[test]
+fn a_bench_counts_what_each_way_of_searching_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    database(dir.path(), 3000);
+    let bench = |more: &[&str]| {
+        let common = ["bench", "my.db", "--seconds", "0.05", "--json"];
+        run(dir.path(), &[&common[..], more].concat())
+            .json()
+            .remove(0)
+    };
+    let read = |found: &serde_json::Value| {
+        let number = |name: &str| found[name].as_f64().unwrap();
+        (
+            number("scanned_bytes_per_row").round(),
+            number("vector_bytes_per_query"),
+        )
+    };
+    let codes = bench(&[]);
+    assert_eq!(
+        (codes["search"].as_str(), read(&codes)),
+        (Some("codes"), (8.0, 0.0))
+    );
+    let auto = bench(&["--search", "auto", "--candidates", "500"]);
+    assert_eq!(
+        (auto["candidates"].as_u64(), read(&auto)),
+        (Some(500), (8.0, 500.0 * 64.0))
+    );
+    let exact = bench(&["--search", "exact"]);
+    assert_eq!(read(&exact), (64.0, 0.0));
+    let refused = ["bench", "my.db", "--candidates", "500"];
+    assert!(
+        run(dir.path(), &refused)
+            .failed(2)
+            .contains("--search codes takes none")
+    );
+}
+
+#[test]
 fn a_bench_of_few_rows_or_none_says_so() {
     let dir = tempfile::tempdir().unwrap();
     data(&dir.path().join("v.npy"), 1, 2, 16);

@@ -187,3 +187,146 @@ fn only_keys_are_read_as_keys_prints_them() {
     found.sort_unstable();
     assert_eq!(found, ["C:\\new", "two\nlines"]);
 }
+
+/// 3,000 rows with codes of two bytes, and 20 queries.
+fn coded() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    data(&dir.join("x.npy"), 1, 3000, 8);
+    data(&dir.join("q.npy"), 2, 20, 8);
+    run(dir, &["insert", "x.db", "x.npy"]).ok();
+    let small = ["--method", "pq", "--subspaces", "2", "--codewords", "16"];
+    run(dir, &[&["train", "x.db"], &small[..]].concat()).ok();
+    run(dir, &["rebuild", "x.db"]).ok();
+    home
+}
+
+fn asked(dir: &std::path::Path, flags: &[&str]) -> Vec<serde_json::Value> {
+    let query = ["query", "x.db", "--vectors", "q.npy", "--json"];
+    run(dir, &[&query[..], flags].concat()).json()
+}
+
+#[test]
+fn rows_are_searched_as_asked_and_hits_are_cut_as_asked() {
+    let home = coded();
+    let dir = home.path();
+    let hits = |flags: &[&str]| asked(dir, flags)[0]["hits"].as_array().unwrap().clone();
+    let exact = hits(&["--search", "exact", "-k", "30"]);
+    assert_eq!(hits(&["--candidates", "3000", "-k", "30"]), exact);
+    assert_ne!(hits(&["--candidates", "30", "-k", "30"]), exact);
+    assert_eq!(
+        hits(&["-k", "30"]),
+        hits(&["--search", "auto", "--candidates", "400", "-k", "30"])
+    );
+    assert!(exact.iter().all(|hit| hit["score"] == hit["similarity"]));
+    let codes = hits(&["--search", "codes", "-k", "30"]);
+    assert!(
+        codes.iter().all(|hit| hit["similarity"].is_null()),
+        "{codes:?}"
+    );
+    assert_eq!(
+        hits(&["--search", "exact", "-k", "10", "--offset", "20"]),
+        exact[20..]
+    );
+    let least = exact[9]["score"].to_string();
+    for flag in ["--min-score", "--min-similarity"] {
+        let cut = hits(&["--search", "exact", "-k", "30", flag, &least]);
+        assert_eq!(cut, exact[..10], "{flag}");
+    }
+    assert_eq!(
+        hits(&["--min-score", "-1", "-k", "30"]).len(),
+        30,
+        "a negative number"
+    );
+}
+
+#[test]
+fn stages_are_explained_within_json_and_on_stderr() {
+    let home = coded();
+    let dir = home.path();
+    let answer = &asked(dir, &["--explain", "--candidates", "500"])[0];
+    assert_eq!(
+        (&answer["search"], &answer["candidates"]),
+        (&"auto".into(), &500.into())
+    );
+    let stages = answer["stages"].as_array().unwrap();
+    let names: Vec<&str> = (stages.iter().map(|stage| stage["stage"].as_str().unwrap())).collect();
+    assert_eq!(names, ["vectors", "filter", "candidates", "score", "hits"]);
+    for stage in stages {
+        let fields: Vec<&str> = (stage.as_object().unwrap().keys().map(String::as_str)).collect();
+        assert_eq!(fields, ["bytes", "pages", "rows", "stage", "us"]);
+    }
+    // 20 queries with 500 candidates of 32 bytes each.
+    assert_eq!(
+        (&stages[3]["rows"], &stages[3]["bytes"]),
+        (&10_000.into(), &320_000.into())
+    );
+    assert!(asked(dir, &[])[0].get("stages").is_none());
+    let told = run(dir, &["query", "x.db", "--vectors", "q.npy", "--explain"]);
+    for name in [
+        "search by auto, 400 candidates, queries: 20",
+        "vectors",
+        "filter",
+        "score",
+    ] {
+        assert!(told.err.contains(name), "{}", told.err);
+    }
+    assert_eq!(told.ok().lines().count(), 200);
+}
+
+#[test]
+fn searches_that_make_no_sense_are_refused_with_what_to_do() {
+    let home = coded();
+    let dir = home.path();
+    let refused = |flags: &[&str], code: i32| {
+        let query = ["query", "x.db", "--vectors", "q.npy"];
+        run(dir, &[&query[..], flags].concat()).failed(code)
+    };
+    for (flags, code, said) in [
+        (
+            &["--search", "words"][..],
+            2,
+            "it is one of auto, codes, exact",
+        ),
+        (
+            &["--search", "exact", "--candidates", "50"],
+            2,
+            "--candidates is for --search auto",
+        ),
+        (
+            &["--candidates", "9"],
+            1,
+            "9 candidates for 10 hits; ask for 10 to 1000000",
+        ),
+        (
+            &["--candidates", "10", "--offset", "1"],
+            1,
+            "10 candidates for 11 hits; ask for 11 to 1000000",
+        ),
+        (
+            &["-k", "10000", "--offset", "1"],
+            1,
+            "k is 10000 with an offset of 1; ask for 1 to 10000 hits",
+        ),
+        (&["--min-score", "nan"], 1, "a least score is not a number"),
+        (
+            &["--search", "codes", "--min-similarity", "0"],
+            1,
+            "have no similarity",
+        ),
+    ] {
+        let found = refused(flags, code);
+        assert!(found.contains(said), "{flags:?}: {found}");
+    }
+    run(dir, &["rebuild", "x.db", "--model", "exact"]).ok();
+    let found = refused(&["--search", "codes"], 1);
+    for advice in [
+        "no codes",
+        "`mopqdb train x.db --method opq`",
+        "`mopqdb rebuild x.db`",
+    ] {
+        assert!(found.contains(advice), "{found}");
+    }
+    let bench = ["bench", "x.db", "--search", "codes"];
+    assert!(run(dir, &bench).failed(1).contains("no codes"));
+}
