@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::options::{CreateOptions, Options};
 use crate::reader::{Handle, Source};
 use crate::rebuild::maintenance::Maintenance;
-use crate::rebuild::{self, RebuildOptions, Rebuilt};
+use crate::rebuild::{self, AutoQuantized, RebuildOptions, Rebuilt};
 use crate::row::{Inserted, Row};
 use crate::snapshot::Snapshot;
 use crate::version::creation;
@@ -162,6 +162,16 @@ impl Database {
     /// Switches to another model, from within the process that has the database open.
     pub fn rebuild(&self, options: &RebuildOptions) -> Result<Rebuilt> {
         rebuild::rebuild_store(&self.store, options)
+    }
+
+    /// Learns codes from the database's own rows, where there are `least_rows` rows and no quantizer was ever registered,
+    /// and switches to them if queries then find at least [`AUTO_QUANTIZE_RECALL`](crate::AUTO_QUANTIZE_RECALL) of the
+    /// exact nearest ten rows: measured by codes and stored vectors, over rows that were not learned from.
+    ///
+    /// The learned model is registered either way, so the same rows are not tried twice. Takes about as long as training
+    /// and rebuilding together. `watch` counts the steps of training, then queries, then rows.
+    pub fn auto_quantize(&self, least_rows: u64, watch: &Watch) -> Result<AutoQuantized> {
+        rebuild::quantize_if_due(&self.store, least_rows, watch)
     }
 
     /// Closes the log in order and frees the lock, if this is the last handle. The same happens on drop, where an

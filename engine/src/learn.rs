@@ -1,7 +1,8 @@
 //! A quantizer from the rows alone: pq or opq over a database's own vectors.
 //!
-//! Nothing is trained inside an insert. `mopqdb train --method opq` calls [`learn`]; the maintenance thread does so
-//! too, where [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
+//! Nothing is trained inside an insert. A program calls [`learn`] or
+//! [`Database::auto_quantize`](crate::Database::auto_quantize); the maintenance thread calls the latter too, where
+//! [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
 
 use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
@@ -10,10 +11,12 @@ use crate::model::bundle::{Bundle, BundleWriter};
 use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// From this many rows on codes are worth training: the program then advises it, and a good value for
+/// From this many rows on codes are worth training: a good value for
+/// [`Database::auto_quantize`](crate::Database::auto_quantize) and
 /// [`Options::auto_quantize`](crate::Options::auto_quantize). Fewer are searched exactly in no time.
 pub const AUTO_QUANTIZE_ROWS: u64 = 65_536;
 
@@ -65,8 +68,17 @@ pub struct Learned {
 
 /// Trains a quantizer on rows chosen evenly among all of a snapshot. Changes nothing.
 pub fn learn(snapshot: &Snapshot, options: &LearnOptions) -> Result<Learned> {
+    learn_without(snapshot, options, &BTreeSet::new())
+}
+
+/// The same, without the rows with these numbers, which are then there to measure with.
+pub(crate) fn learn_without(
+    snapshot: &Snapshot,
+    options: &LearnOptions,
+    held_out: &BTreeSet<u64>,
+) -> Result<Learned> {
     let model = Arc::clone(snapshot.model());
-    let (sample, through_seq) = sample(snapshot, options)?;
+    let (sample, through_seq) = sample(snapshot, options, held_out)?;
     let pq = &options.pq;
     let (method, trained) = match options.rotate {
         true => ("opq", train_opq(&sample, model.dim(), model.metric(), pq)?),
@@ -114,8 +126,13 @@ impl Learned {
 }
 
 /// Vectors of rows chosen evenly among all, and the last `Seq` there is.
-fn sample(snapshot: &Snapshot, options: &LearnOptions) -> Result<(Vec<f32>, u64)> {
-    let (rows, dim) = (snapshot.rows(), snapshot.model().dim());
+fn sample(
+    snapshot: &Snapshot,
+    options: &LearnOptions,
+    held_out: &BTreeSet<u64>,
+) -> Result<(Vec<f32>, u64)> {
+    let dim = snapshot.model().dim();
+    let rows = snapshot.rows() - held_out.len() as u64;
     if rows == 0 {
         return Err(Error::invalid(
             "there are no rows to learn from; insert some first",
@@ -125,15 +142,18 @@ fn sample(snapshot: &Snapshot, options: &LearnOptions) -> Result<(Vec<f32>, u64)
     let (least, wanted) = (options.pq.codewords.min(1024), options.pq.sample);
     let most = (options.memory_limit / (12 * dim)).clamp(least.min(wanted), wanted);
     let most = rows.min(most as u64);
-    let (mut seen, mut through) = (0_u64, 0);
+    let (mut number, mut seen, mut through) = (0_u64, 0_u64, 0);
     let mut vectors = Vec::with_capacity(most as usize * dim);
     snapshot.for_each_row(|row| {
         // The i-th of n rows is taken where i * most / n steps: evenly, and `most` of them.
         let step = |i: u64| u128::from(i) * u128::from(most) / u128::from(rows);
-        if step(seen + 1) > step(seen) {
-            vectors.extend_from_slice(row.vector);
+        if !held_out.contains(&number) {
+            if step(seen + 1) > step(seen) {
+                vectors.extend_from_slice(row.vector);
+            }
+            seen += 1;
         }
-        seen += 1;
+        number += 1;
         through = through.max(row.seq.0);
         Ok(())
     })?;

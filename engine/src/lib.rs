@@ -52,7 +52,7 @@ pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options};
 pub use query::explain::{Explanation, Stage};
 pub use reader::{Handle, Reader};
-pub use rebuild::{RebuildOptions, Rebuilt, rebuild};
+pub use rebuild::{AUTO_QUANTIZE_RECALL, AutoQuantized, RebuildOptions, Rebuilt, Trial, rebuild};
 pub use row::{
     Filter, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row,
     RowsKind, Search, Value, ValueRef,

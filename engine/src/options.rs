@@ -64,11 +64,11 @@ pub struct Options {
     pub memory_limit: usize,
     /// Merge small segments and drop dead rows in the background.
     pub auto_compact: bool,
-    /// With this many rows and no quantizer ever registered, train opq in the background and switch to its codes. From
-    /// then on answers are approximate, and recall may fall a lot: on some data, eight bytes per row find a fifth of
-    /// the true ten nearest. [`eval`](crate::eval) measures it, and a rebuild to [`ModelId::exact`](crate::ModelId::exact)
-    /// ends it for good. `None`, the default: rows are searched exactly until a model is trained and switched to by
-    /// hand. [`AUTO_QUANTIZE_ROWS`](crate::AUTO_QUANTIZE_ROWS) is a good number.
+    /// With this many rows and no quantizer ever registered, learn codes in the background, and switch to them if that
+    /// costs hardly any recall on the database's own rows: see
+    /// [`Database::auto_quantize`](crate::Database::auto_quantize). A rebuild to
+    /// [`ModelId::exact`](crate::ModelId::exact) ends it for good. `None`, the default: rows are searched exactly until a
+    /// model is trained and switched to by hand. [`AUTO_QUANTIZE_ROWS`](crate::AUTO_QUANTIZE_ROWS) is a good number.
     pub auto_quantize: Option<u64>,
     /// How often the maintenance thread looks for a prepared rebuild to commit.
     pub maintenance: Duration,

@@ -1,3 +1,4 @@
+mod auto;
 mod batch;
 mod feed;
 mod flags;
@@ -24,6 +25,10 @@ use std::path::PathBuf;
 /// .fbin (vectors; keys are row numbers, from 0, or come from --keys). With several numbered files keys are FILESTEM:N.
 /// Any of them, and standard input, may be compressed by gzip or zstd: the first bytes tell, and .gz or .zst after the
 /// extension changes nothing.
+///
+/// With 65,536 rows or more and no codes yet, codes are learned from the rows themselves, and used from then on if
+/// queries with them find .99 of the exact nearest ten of rows that were set aside. A line on stderr tells how many they
+/// find; --no-auto leaves all of this out.
 ///
 /// A key that comes twice in one run is an error, which names both places: --skip-bad keeps the first row, --replace the
 /// last. To tell, a run remembers about 24 bytes for each row with a key of its own, one bit for each numbered row of
@@ -67,7 +72,7 @@ pub struct Insert {
     /// Print {"acked": <rows so far>} after each durable batch
     #[arg(long)]
     ack: bool,
-    /// Do not advise `mopqdb train` when there are 65,536 rows or more and no quantizer
+    /// Learn no codes from the rows, and advise no `mopqdb train`
     #[arg(long)]
     no_auto: bool,
     /// Seconds to wait while another process writes to the database; 0: fail at once, with exit code 4

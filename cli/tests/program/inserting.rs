@@ -237,61 +237,121 @@ fn an_empty_input_makes_no_database() {
     );
 }
 
-/// Codes find less than the rows themselves: nobody gets them unasked.
+/// The one line of stderr about codes.
+fn said_of_codes(err: &str) -> &str {
+    let mut lines = err.lines().filter(|line| line.contains("codes"));
+    let said = lines.next().unwrap_or_else(|| panic!("nothing: {err}"));
+    assert_eq!(lines.next(), None, "{err}");
+    said
+}
+
+fn methods(dir: &Path) -> Vec<(String, bool)> {
+    let models = run(dir, &["models", "x.db", "--json"]).json();
+    let told = models.iter().map(|model| {
+        let method = model["method"].as_str().unwrap().to_owned();
+        (method, model["active"].as_bool().unwrap())
+    });
+    told.collect()
+}
+
 #[test]
-fn many_rows_are_searched_exactly_and_training_is_advised_once() {
+fn codes_that_find_the_nearest_of_their_own_rows_are_learned_unasked() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
+    // Four values of a byte each: hardly anything is lost.
     let vectors = data(&dir.join("x.npy"), 5, 65_536, 4);
-    let rest: String = (0..2)
-        .map(|n| format!("{{\"key\":\"new{n}\",\"vector\":[1,{n},0,0]}}\n"))
-        .collect();
-    std::fs::write(dir.join("rest.jsonl"), rest).unwrap();
-    let first = run(dir, &["insert", "x.db", "x.npy"]);
-    let advice: Vec<&str> = first
-        .err
-        .lines()
-        .filter(|line| line.contains("mopqdb train"))
-        .collect();
-    assert_eq!(advice.len(), 1, "{}", first.err);
-    assert!(
-        advice[0].contains("65,536 rows are searched exactly"),
-        "{}",
-        advice[0]
-    );
-    first.ok();
-    let active = |method: &str| {
-        let models = run(dir, &["models", "x.db", "--json"]).json();
-        models.len() == 1 && models[0]["method"] == method && models[0]["active"] == true
-    };
-    assert!(active("exact"));
-    // Every row finds itself, as it would not by codes of a few bytes.
+    let exact = ["--no-auto", "--json"];
+    let quiet = run(dir, &[&["insert", "x.db", "x.npy"], &exact[..]].concat());
+    assert!(!quiet.err.contains("codes"), "{}", quiet.err);
+    let figures = quiet.json().remove(0);
+    assert_eq!(figures["train_advised"], true);
+    assert_eq!(figures["learned"], serde_json::Value::Null);
+    assert_eq!(methods(dir), [("exact".into(), true)]);
     mopqdb_formats::vectors::VectorWriter::create(&dir.join("q.npy"), 4)
         .and_then(|mut writer| {
             writer.write(&vectors[..400])?;
             writer.finish()
         })
         .unwrap();
-    let asked = run(
-        dir,
-        &["query", "x.db", "--vectors", "q.npy", "-k", "1", "--json"],
-    )
-    .json();
-    let own = asked
-        .iter()
-        .enumerate()
-        .filter(|(n, answer)| answer["hits"][0]["key"].as_str() == Some(&n.to_string()));
-    assert_eq!(own.count(), 100);
+    let ask = || run(dir, &["query", "x.db", "--vectors", "q.npy", "--json"]).json();
+    let before = ask();
 
-    let quiet = run(
-        dir,
-        &["insert", "x.db", "rest.jsonl", "--no-auto", "--json"],
+    // The next insert learns, though it brings nothing new.
+    let learned = run(dir, &["insert", "x.db", "x.npy", "--json"]);
+    let said = said_of_codes(&learned.err).to_owned();
+    let figures = learned.json().remove(0);
+    let recall = figures["learned"]["recall_of_exact"].as_f64().unwrap();
+    assert!((0.99..=1.0).contains(&recall), "{figures}");
+    let wanted = format!(
+        "learned codes of 4 bytes per row (opq): queries find {recall:.3} of the exact nearest ten of 400 rows, at least 0.99, \
+         so queries use them from now on; `mopqdb rebuild x.db --model exact` goes back"
     );
-    assert!(!quiet.err.contains("train"), "{}", quiet.err);
-    assert_eq!(quiet.json()[0]["train_advised"], true);
-    let small = run(dir, &["insert", "y.db", "rest.jsonl", "--json"]);
-    assert!(!small.err.contains("train"), "{}", small.err);
+    assert_eq!(said, format!("mopqdb: {wanted}"));
+    assert_eq!(figures["learned"]["switched"], true);
+    assert_eq!(figures["train_advised"], false);
+    assert_eq!(
+        methods(dir),
+        [("exact".into(), false), ("opq".into(), true)]
+    );
+    // As many are found by whoever counts again.
+    let keys = |answers: &[serde_json::Value]| -> Vec<Vec<String>> {
+        let keys = |answer: &serde_json::Value| {
+            let hits = answer["hits"].as_array().unwrap().iter();
+            hits.map(|hit| hit["key"].to_string()).collect()
+        };
+        answers.iter().map(keys).collect()
+    };
+    let kept = (keys(&before).into_iter().zip(keys(&ask())))
+        .map(|(exact, ours)| exact.iter().filter(|key| ours.contains(key)).count());
+    assert!(kept.sum::<usize>() >= 985, "of 1,000");
+
+    // Whoever goes back is not overruled.
+    run(dir, &["rebuild", "x.db", "--model", "exact"]).ok();
+    let again = run(dir, &["insert", "x.db", "x.npy"]);
+    assert!(
+        again.err.contains("65,536 rows are searched exactly"),
+        "{}",
+        again.err
+    );
+    assert_eq!(methods(dir)[0], ("exact".into(), true));
+}
+
+#[test]
+fn codes_that_lose_the_nearest_rows_are_not_switched_to() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    // Noise in all directions: a bit for each of 64 values tells little of it.
+    data(&dir.join("x.npy"), 5, 65_536, 64);
+    let first = run(dir, &["insert", "x.db", "x.npy", "--json"]);
+    let said = said_of_codes(&first.err);
+    assert!(
+        said.contains("less than 0.99, so rows are searched exactly as before"),
+        "{said}"
+    );
+    let figures = first.json().remove(0);
+    let recall = figures["learned"]["recall_of_exact"].as_f64().unwrap();
+    assert!((0.3..0.98).contains(&recall), "{figures}");
+    assert_eq!(figures["learned"]["switched"], false);
+    assert_eq!(figures["train_advised"], true);
+    assert_eq!(
+        methods(dir),
+        [("exact".into(), true), ("opq".into(), false)]
+    );
+    // The same rows are not tried twice; training is advised.
+    let second = run(dir, &["insert", "x.db", "x.npy", "--json"]);
+    assert!(second.err.contains("mopqdb train x.db"), "{}", second.err);
+    assert_eq!(second.json()[0]["learned"], serde_json::Value::Null);
+}
+
+#[test]
+fn few_rows_get_no_codes_and_no_advice() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path();
+    data(&dir.join("x.npy"), 5, 2000, 4);
+    let small = run(dir, &["insert", "x.db", "x.npy", "--json"]);
+    assert_eq!(small.err.matches("codes").count(), 0, "{}", small.err);
     assert_eq!(small.json()[0]["train_advised"], false);
+    assert_eq!(methods(dir), [("exact".into(), true)]);
 }
 
 /// Runs `insert`, which must refuse a key, name both places and say what it has kept.

@@ -10,6 +10,7 @@
 //! scores, and are common: a right row among ties counts with the probability that it is within the first k if ties
 //! fall at random (see [`Place`]), never by its position. [`bootstrap`] gives intervals, paired over queries.
 
+mod agreement;
 pub mod bootstrap;
 mod coded;
 mod codes;
@@ -171,6 +172,12 @@ impl<'a> Evaluator<'a> {
                 self.in_full(search, &pool, &steps)
             }
         }
+    }
+
+    /// Returns, for each question, the share of exact search's k best rows that [`Search::Auto`] finds among its k best.
+    /// The right rows of the questions do not matter; those that they leave out are left out of both.
+    pub fn agreement(&self, k: usize) -> Result<Vec<f64>> {
+        agreement::shares(self, k, &self.steps(1))
     }
 
     /// Ranks every row, so that ties are counted.

@@ -10,7 +10,7 @@ use crate::scan::Found;
 use std::collections::HashMap;
 
 /// Queries that share a pass.
-const TOGETHER: usize = 32;
+pub(super) const TOGETHER: usize = 32;
 
 /// Where the right rows of each question stand in one way of searching.
 #[derive(Debug, Clone)]

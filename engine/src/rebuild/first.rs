@@ -1,67 +1,182 @@
-//! A first quantizer that a database trains by itself, where its options ask for one.
+//! A first quantizer that a database learns by itself, and switches to if that costs hardly any recall.
 
 use super::{RebuildOptions, rebuild_store};
 use crate::error::{Error, Result};
+use crate::eval::{EvalOptions, Evaluator, Question, Questions};
 use crate::ids::ModelId;
-use crate::learn::{LearnOptions, learn};
+use crate::learn::{LearnOptions, learn_without};
+use crate::model::Model;
+use crate::model::bundle::Bundle;
 use crate::model::registry;
+use crate::row::{QueryOptions, Value};
+use crate::snapshot::Snapshot;
 use crate::watch::Watch;
 use crate::write::Store;
-use serde_json::Value;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
 
-/// What became of training a first quantizer.
-pub(crate) enum First {
-    /// Not asked for, or too few rows.
+/// The least share of the exact nearest rows that a search by codes and stored vectors must find on a database's own
+/// rows, for the database to switch to the codes by itself.
+pub const AUTO_QUANTIZE_RECALL: f64 = 0.99;
+
+/// Rows that are asked for, and are not learned from.
+const QUERIES: u64 = 400;
+
+/// Nearest rows of each of them that are to be found.
+const NEAREST: usize = 10;
+
+/// What became of learning a first quantizer.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum AutoQuantized {
+    /// There are too few rows.
     NotDue,
-    /// The database has one already. If rows are searched exactly all the same, somebody chose that.
+    /// The database has a quantizer already. If rows are searched exactly all the same, somebody chose that.
     Had,
-    /// It was trained and switched to.
-    Trained(ModelId),
+    /// One was learned; the trial tells whether the database has switched to it.
+    Tried(Trial),
 }
 
-/// Trains opq and switches to it, where the options ask for it and it is due.
-pub(crate) fn quantize_if_due(store: &Store, stop: &Arc<AtomicBool>) -> Result<First> {
+/// How codes did that a database learned from its own rows.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Trial {
+    /// The model with these codes. It is one of the database's models, whether it was switched to or not.
+    pub model: ModelId,
+    /// How it was trained.
+    pub method: &'static str,
+    /// Bytes that each row's code takes in memory.
+    pub bytes_per_row: usize,
+    /// The share of the exact nearest ten rows that are found by codes and stored vectors, over rows that were not
+    /// learned from, each left out of its own answer.
+    pub recall: f64,
+    /// How many rows were asked for.
+    pub queries: usize,
+    /// Whether the database answers by them now: the recall is at least [`AUTO_QUANTIZE_RECALL`].
+    pub switched: bool,
+}
+
+/// Learns codes where there are `least_rows` rows and no quantizer yet, and switches to them if they do well.
+pub(crate) fn quantize_if_due(
+    store: &Store,
+    least_rows: u64,
+    watch: &Watch,
+) -> Result<AutoQuantized> {
     let snapshot = store.current();
-    let due = store
-        .options
-        .auto_quantize
-        .is_some_and(|rows| snapshot.rows() >= rows.max(1));
-    if !due {
-        return Ok(First::NotDue);
+    if snapshot.rows() < least_rows.max(1) {
+        return Ok(AutoQuantized::NotDue);
     }
     let model = snapshot.model();
     let registered = registry::listed(&store.layout, model.model_id(), model.encoder_id())?;
     if registered.iter().any(|(_, model)| model.shape.is_some()) {
-        return Ok(First::Had);
+        return Ok(AutoQuantized::Had);
     }
-    let mut options = LearnOptions::automatic(snapshot.model().dim());
+    let held_out = held_out(snapshot.rows());
+    let mut options = LearnOptions::automatic(model.dim());
     options.pq.threads = store.options.threads;
-    options.pq.watch = Watch::new().stop_when(Arc::clone(stop));
+    options.pq.watch = watch.clone();
     options.memory_limit = store.options.memory_limit;
-    let learned = learn(&snapshot, &options)?;
-    drop(snapshot);
-    let scratch = store.layout.runs().join("auto");
+    let learned = learn_without(&snapshot, &options, &held_out)?;
     let files = &*store.files;
-    let remove = || match files.remove_dir(&scratch) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", &scratch)(e)),
+    let remove = |dir: &Path| match files.remove_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", dir)(e)),
         _ => Ok(()),
     };
-    remove()?;
-    let bundle = learned.write_on(files, &scratch, Value::Null)?;
+    // Written twice: as what is measured, and with what was measured.
+    let scratch = store.layout.runs().join("auto");
+    remove(&scratch)?;
+    let draft = learned.write_on(files, &scratch, Json::Null)?;
+    let recall = recall(store, &snapshot, &draft, &held_out, watch)?;
+    drop(snapshot);
+    remove(&scratch)?;
+    let evaluation = json!({"own_rows": {
+        "k": NEAREST, "recall_of_exact": recall, "queries": held_out.len(),
+        "candidates": QueryOptions::default_candidates(NEAREST),
+    }});
+    let bundle = learned.write_on(files, &scratch, evaluation)?;
     let id = registry::register(files, &store.layout, &bundle)?;
-    remove()?;
-    rebuild_store(
-        store,
-        &RebuildOptions {
+    remove(&scratch)?;
+    let shape = learned.trained.quantizer.shape();
+    let trial = Trial {
+        model: id,
+        method: learned.method,
+        bytes_per_row: shape.row_bytes(),
+        recall,
+        queries: held_out.len(),
+        switched: recall >= AUTO_QUANTIZE_RECALL,
+    };
+    if trial.switched {
+        let options = RebuildOptions {
             model: Some(id),
             threads: store.options.threads,
             memory_limit: store.options.memory_limit,
-            watch: Watch::new().stop_when(Arc::clone(stop)),
+            watch: watch.clone(),
             ..RebuildOptions::default()
-        },
-    )?;
-    Ok(First::Trained(id))
+        };
+        rebuild_store(store, &options)?;
+    }
+    Ok(AutoQuantized::Tried(trial))
+}
+
+/// Numbers of rows, evenly among all: at most a tenth of them, none of fewer than ten.
+fn held_out(rows: u64) -> BTreeSet<u64> {
+    let count = QUERIES.min(rows / 10);
+    let middle = |n: u64| (u128::from(2 * n + 1) * u128::from(rows) / u128::from(2 * count)) as u64;
+    (0..count).map(middle).collect()
+}
+
+/// The share of the exact nearest rows of some rows that a query by these codes would find.
+fn recall(
+    store: &Store,
+    snapshot: &Snapshot,
+    draft: &Bundle,
+    held_out: &BTreeSet<u64>,
+    watch: &Watch,
+) -> Result<f64> {
+    let mut questions = Questions::default();
+    let mut number = 0;
+    snapshot.for_each_row(|row| {
+        if held_out.contains(&number) {
+            questions.all.push(Question {
+                query: Value::Vector(row.vector.to_vec()),
+                right: Vec::new(),
+                excluded: vec![
+                    u32::try_from(number)
+                        .map_err(|_| Error::invalid("more rows than can be evaluated at once"))?,
+                ],
+            });
+        }
+        number += 1;
+        Ok(())
+    })?;
+    let model = Model::open(draft.clone(), store.options.threads)?;
+    let progress = |done: u64, total: u64| {
+        watch.report(done, total);
+        !watch.is_stopped()
+    };
+    let options = EvalOptions {
+        memory_limit: store.options.memory_limit,
+        progress: Some(&progress),
+        ..EvalOptions::default()
+    };
+    let evaluator = Evaluator::new(snapshot, &model, &questions, &snapshot.scanner, options)?;
+    let shares = evaluator.agreement(NEAREST)?;
+    // Where nothing could be asked for, nothing was found.
+    Ok(shares.iter().sum::<f64>() / shares.len().max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_held_out_evenly_and_seldom() {
+        assert_eq!(held_out(9), BTreeSet::new());
+        assert_eq!(held_out(20), BTreeSet::from([5, 15]));
+        let many = held_out(1_000_000);
+        assert_eq!((many.len(), many.first()), (400, Some(&1250)));
+        assert_eq!(many.last(), Some(&998_750));
+    }
 }

@@ -1,10 +1,11 @@
 //! The threads of an open database. One does what nobody called for: commits prepared rebuilds, merges segments, trains a
 //! first quantizer where the options ask for one. The other is the [`sealer`](crate::write::sealer).
 
-use super::first::{First, quantize_if_due};
+use super::first::{AutoQuantized, quantize_if_due};
 use crate::error::Result;
 use crate::rebuild;
 use crate::threads;
+use crate::watch::Watch;
 use crate::write::Store;
 use crate::write::sealer::Sealer;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,18 +82,28 @@ fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
         {
             tracing::warn!("compacting: {e}");
         }
-        if asked && store.options.auto_quantize.is_some() && store.current().rows() >= 2 * failed_at
+        if asked
+            && let Some(least_rows) = store.options.auto_quantize
+            && store.current().rows() >= 2 * failed_at
         {
-            match quantize_if_due(&store, &stop.flag) {
-                Ok(First::Trained(id)) => {
+            let watch = Watch::new().stop_when(Arc::clone(&stop.flag));
+            match quantize_if_due(&store, least_rows, &watch) {
+                Ok(AutoQuantized::Tried(trial)) => {
                     asked = false;
+                    let becomes = match trial.switched {
+                        true => "queries use them from now on",
+                        false => "rows are searched exactly as before",
+                    };
                     tracing::warn!(
-                        "trained opq and switched to it, as Options::auto_quantize asks: answers are approximate from now on, \
-                         model {id}"
+                        "learned codes of {} bytes per row, model {}: with them and the stored vectors queries find {:.3} of \
+                         the exact nearest ten rows, so {becomes}",
+                        trial.bytes_per_row,
+                        trial.model,
+                        trial.recall
                     );
                 }
-                Ok(First::Had) => asked = false,
-                Ok(First::NotDue) => {}
+                Ok(AutoQuantized::Had) => asked = false,
+                Ok(AutoQuantized::NotDue) => {}
                 Err(e) => {
                     failed_at = store.current().rows();
                     tracing::warn!("training a quantizer: {e}");

@@ -14,6 +14,8 @@ mod ready;
 
 pub(crate) use commit::commit_if_ready;
 pub(crate) use encode::encode_segment;
+pub(crate) use first::quantize_if_due;
+pub use first::{AUTO_QUANTIZE_RECALL, AutoQuantized, Trial};
 pub(crate) use ready::is_ready;
 
 use crate::disk::files::{Disk, Files};
@@ -64,7 +66,7 @@ impl RebuildOptions {
     fn check_stop(&self) -> Result<()> {
         if self.watch.is_stopped() {
             return Err(Error::invalid(
-                "stopped; what was prepared is kept, `mopqdb rebuild` goes on from it",
+                "stopped; what was prepared is kept, and the next rebuild goes on from it",
             ));
         }
         Ok(())

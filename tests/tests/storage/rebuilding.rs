@@ -2,8 +2,9 @@
 
 use mopqdb::scan::Scanner;
 use mopqdb::{
-    Bundle, CreateOptions, Database, Metric, ModelId, Options, PruneOptions, Query, QueryOptions,
-    Reader, RebuildOptions, Search, Watch, find_model, models, prune, rebuild, register_model,
+    AUTO_QUANTIZE_RECALL, AutoQuantized, Bundle, CreateOptions, Database, Metric, ModelId, Options,
+    PruneOptions, Query, QueryOptions, Reader, RebuildOptions, Search, Value, Watch, find_model,
+    models, prune, rebuild, register_model,
 };
 use mopqdb_tests::support::{Oracle, Random, codebooks, put, small, vectors};
 use std::sync::{Arc, Mutex};
@@ -236,6 +237,59 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     assert!(!overruled(&db));
     db.close().unwrap();
     assert!(!overruled(&Database::open(&path, asked).unwrap()));
+}
+
+#[test]
+fn a_first_quantizer_is_switched_to_only_if_it_finds_the_nearest_rows() {
+    // Noise in 128 dimensions, of which eight bytes tell little; the same with 120 of them almost nothing.
+    for (small_after, switches) in [(128, false), (8, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("db");
+        let mut random = Random::new(3);
+        let db = vectors(&path, 128, Metric::Ip);
+        let rows: Vec<_> = (0..3000)
+            .map(|n| {
+                let mut vector = random.vector(128);
+                vector[small_after..].iter_mut().for_each(|x| *x *= 1e-4);
+                put(&n.to_string(), &vector)
+            })
+            .collect();
+        db.insert(&rows).unwrap();
+        let watch = Watch::new();
+        let due = |rows: u64| db.auto_quantize(rows, &watch).unwrap();
+        assert_eq!(due(3001), AutoQuantized::NotDue);
+        let AutoQuantized::Tried(trial) = due(3000) else {
+            panic!("it is due")
+        };
+        println!("{trial:?}");
+        assert_eq!((trial.bytes_per_row, trial.queries), (8, 300));
+        assert_eq!(trial.switched, switches, "{trial:?}");
+        assert_eq!(trial.switched, trial.recall >= AUTO_QUANTIZE_RECALL);
+        assert_eq!(db.model().quantizer().is_some(), switches);
+        let listed = find_model(&path, &trial.model.to_string()).unwrap();
+        assert_eq!(listed, trial.model, "it is one of the models either way");
+        assert_eq!(due(3000), AutoQuantized::Had);
+
+        // The recall is that of queries, counted here again: rows 5, 15, 25 were set aside, as every tenth.
+        db.rebuild(&to(trial.model)).unwrap();
+        let mut kept = 0;
+        for n in (5..3000).step_by(10) {
+            let Value::Vector(query) = &rows[n].value else {
+                panic!("a vector")
+            };
+            let best = |search: Search| -> Vec<String> {
+                let top = QueryOptions::top(11).search(search);
+                let hits = db.query_with(query, &top).unwrap().into_iter();
+                let others = hits.map(|hit| hit.key).filter(|key| *key != n.to_string());
+                others.take(10).collect()
+            };
+            let ours = best(Search::Auto);
+            kept += (best(Search::Exact).iter())
+                .filter(|key| ours.contains(key))
+                .count();
+        }
+        assert!((kept as f64 / 3000.0 - trial.recall).abs() < 1e-9, "{kept}");
+    }
 }
 
 fn to(model: ModelId) -> RebuildOptions {

@@ -10,7 +10,7 @@ use crate::rows::BadRow;
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::{Result, bail};
-use mopqdb::{Database, Inserted};
+use mopqdb::{Database, Inserted, Trial};
 use serde_json::json;
 use std::time::Duration;
 
@@ -57,7 +57,11 @@ impl<'a> Run<'a> {
             seal(&database, &progress);
         }
         drop(progress);
-        self.tell(&database, &outcome)?;
+        let trial = match outcome {
+            Ok(()) => self.insert.quantize(&database),
+            Err(_) => None,
+        };
+        self.tell(&database, &outcome, trial.as_ref())?;
         database.close()?;
         outcome
     }
@@ -140,7 +144,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn tell(&mut self, database: &Database, outcome: &Result<()>) -> Result<()> {
+    fn tell(
+        &mut self,
+        database: &Database,
+        outcome: &Result<()>,
+        trial: Option<&Trial>,
+    ) -> Result<()> {
         let done = &self.done;
         let skipped_too = match self.skipped {
             0 => String::new(),
@@ -159,6 +168,10 @@ impl<'a> Run<'a> {
         let figures = json!({
             "rows": done.rows(), "new": done.new, "replaced": done.replaced, "unchanged": done.unchanged,
             "skipped": self.skipped, "total": snapshot.rows(), "train_advised": advised,
+            "learned": trial.map(|trial| json!({
+                "model": trial.model, "method": trial.method, "bytes_per_row": trial.bytes_per_row,
+                "recall_of_exact": trial.recall, "queries": trial.queries, "switched": trial.switched,
+            })),
         });
         match (outcome, self.out.is_json()) {
             (_, true) => self.out.object(&figures)?,
@@ -167,10 +180,10 @@ impl<'a> Run<'a> {
             (Err(_), false) => eprintln!("mopqdb: {words}, durably; nothing after that, because:"),
         }
         self.out.flush()?;
-        if advised && !self.insert.no_auto {
+        if advised && !self.insert.no_auto && trial.is_none() {
             eprintln!(
                 "mopqdb: {} rows are searched exactly; `mopqdb train {} --pairs PAIRS.tsv` (`--method opq` without pairs) \
-                 learns codes that are searched faster, at some loss of recall",
+                 learns codes that are searched faster",
                 count(snapshot.rows()),
                 self.insert.db.display()
             );

@@ -1,0 +1,57 @@
+//! How much of exact search another search finds: what can be measured without any right answers.
+
+use super::numbers::Numbers;
+use super::ranks::TOGETHER;
+use super::{Evaluator, Steps};
+use crate::error::Result;
+use crate::query::filter::Masks;
+use crate::query::plan::Plan;
+use crate::row::{QueryOptions, Search};
+use crate::scan::Found;
+
+/// For each question, the share of exact search's first k rows that are among the first k of [`Search::Auto`].
+pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps<'_>) -> Result<Vec<f64>> {
+    let Evaluator {
+        searched,
+        questions,
+        options,
+    } = evaluator;
+    let answers = &questions.answers;
+    let excluded = answers.iter().map(|answers| answers.excluded.len()).max();
+    // Rows that are left out may stand before the others.
+    let depth = k + excluded.unwrap_or(0);
+    let mut auto = QueryOptions::top(depth);
+    if let Some(candidates) = options.candidates {
+        auto = auto.candidates(candidates.max(depth));
+    }
+    let auto = Plan::of(&auto, evaluator.has_codes())?;
+    let exact = Plan::of(&QueryOptions::top(depth).search(Search::Exact), true)?;
+    let numbers = Numbers::of(&searched.parts, 0);
+    let mut shares = Vec::with_capacity(answers.len());
+    for (vectors, answers) in
+        (questions.vectors.chunks(TOGETHER * searched.dim)).zip(answers.chunks(TOGETHER))
+    {
+        let best = |plan: Plan| -> Result<Vec<Vec<u32>>> {
+            let found = plan.candidates(searched, vectors, &Masks::none())?;
+            let ranked = plan.rank(searched, vectors, &found)?;
+            let best = answers.iter().zip(ranked).map(|(answers, (ranked, _))| {
+                let rows = ranked.iter().map(|row| {
+                    numbers.number(&Found {
+                        score: row.score,
+                        source: row.place.part as u32,
+                        row: row.place.row.0,
+                    })
+                });
+                let rows = rows.filter(|row| !answers.excluded.contains(row));
+                rows.take(k).collect()
+            });
+            Ok(best.collect())
+        };
+        for (ours, theirs) in best(auto)?.iter().zip(best(exact)?) {
+            let kept = theirs.iter().filter(|row| ours.contains(row)).count();
+            shares.push(kept as f64 / theirs.len().max(1) as f64);
+        }
+        steps.add(answers.len() as u64)?;
+    }
+    Ok(shares)
+}
