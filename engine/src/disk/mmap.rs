@@ -10,7 +10,8 @@
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The bytes of an immutable file, at an address that is a multiple of 64.
 #[derive(Debug)]
@@ -18,9 +19,19 @@ pub struct Mapping(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Mapped(Mmap),
-    Read { lines: Vec<Line>, len: usize },
+    Mapped {
+        map: Mmap,
+        /// How many more times [`Mapping::lacks`] is sure.
+        sure: AtomicU32,
+    },
+    Read {
+        lines: Vec<Line>,
+        len: usize,
+    },
 }
+
+/// What [`Mapping::will_read`] takes for a page, where it joins neighbours.
+const PAGE: usize = 4096;
 
 /// A cache line, so that a `Vec` of them is aligned as sections want it.
 #[derive(Debug, Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
@@ -40,7 +51,10 @@ impl Mapping {
         // temporary name and renamed; retired ones are unlinked, which leaves mappings whole). That no other
         // program does so is what a user of mapped files promises; `Options::no_mmap` is for those who can't.
         let map = unsafe { Mmap::map(file)? };
-        Ok(Self(Kind::Mapped(map)))
+        Ok(Self(Kind::Mapped {
+            map,
+            sure: AtomicU32::new(0),
+        }))
     }
 
     /// A copy of bytes that are in memory already.
@@ -54,11 +68,83 @@ impl Mapping {
     /// Gives back the memory of its pages. They come back from the file, mostly from its cache, when next looked at.
     pub fn release(&self) {
         #[cfg(unix)]
-        if let Kind::Mapped(map) = &self.0 {
+        if let Kind::Mapped { map, .. } = &self.0 {
             // SAFETY: `map` makes shared, read-only mappings of files that do not change, so a page that was dropped
             // comes back with the bytes it had. Failing to drop it costs memory only.
             let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
         }
+    }
+
+    /// Begins to read ascending ranges, all at once, without waiting for any: what is touched later waits for its own page
+    /// only, and reads no others. Empty ranges are passed over; failing to read ahead costs time only.
+    ///
+    /// # Panics
+    /// If a range is not within the file.
+    pub fn will_read(&self, ranges: impl IntoIterator<Item = Range<usize>>) {
+        let ask = |range: Range<usize>| {
+            assert!(range.end <= self.len(), "{range:?} of {}", self.len());
+            #[cfg(unix)]
+            if let Kind::Mapped { map, .. } = &self.0
+                && !range.is_empty()
+            {
+                let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+            }
+        };
+        let mut joined: Range<usize> = 0..0;
+        for range in ranges {
+            if range.is_empty() {
+                continue;
+            }
+            // In the page that the one before ends in, or in the next.
+            if joined.end > 0 && range.start / PAGE <= joined.end.div_ceil(PAGE) {
+                joined.end = joined.end.max(range.end);
+            } else {
+                ask(std::mem::replace(&mut joined, range));
+            }
+        }
+        ask(joined);
+    }
+
+    /// Returns `true` if some of these bytes are probably not in memory, by looking at as few of them as the caller names. Once
+    /// some are missing, others are for a while taken to be, since few are looked at. `false` where the system does not tell: Linux
+    /// tells who owns the file or may write to it.
+    ///
+    /// # Panics
+    /// If a byte is not within the file.
+    pub fn lacks(&self, bytes: impl IntoIterator<Item = usize>) -> bool {
+        const SURE: u32 = 64;
+        let Kind::Mapped { sure, .. } = &self.0 else {
+            return false;
+        };
+        // A guess only: threads may count as they like.
+        let times = sure.load(Relaxed);
+        if times > 0 {
+            sure.store(times - 1, Relaxed);
+            return true;
+        }
+        let lacks = (bytes.into_iter()).any(|byte| self.is_resident(byte) == Some(false));
+        if lacks {
+            sure.store(SURE, Relaxed);
+        }
+        lacks
+    }
+
+    /// Whether the page of a byte is in memory, where the system tells.
+    #[cfg(target_os = "linux")]
+    fn is_resident(&self, byte: usize) -> Option<bool> {
+        let first = &self[byte];
+        // SAFETY: a question about the system.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        let start = std::ptr::from_ref(first).map_addr(|at| at - at % page);
+        let mut state = 0;
+        // SAFETY: one byte is written for the one page, which is mapped: it has a byte of the file.
+        let failed = unsafe { libc::mincore(start.cast_mut().cast(), 1, &raw mut state) };
+        (failed == 0).then_some(state & 1 == 1)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_resident(&self, _: usize) -> Option<bool> {
+        None
     }
 
     /// Reads a file into aligned memory.
@@ -75,7 +161,7 @@ impl Deref for Mapping {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Kind::Mapped(map) => map,
+            Kind::Mapped { map, .. } => map,
             Kind::Read { lines, len } => &bytemuck::cast_slice(lines)[..*len],
         }
     }
@@ -108,5 +194,85 @@ impl Deref for PrivateCopy {
 impl DerefMut for PrivateCopy {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.0.as_deref_mut().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(pages: usize) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..pages * PAGE).map(|at| (at / PAGE) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        file.sync_all().unwrap();
+        file
+    }
+
+    #[test]
+    fn any_ranges_may_be_asked_for_of_any_mapping() {
+        let file = file(64);
+        for mapping in [
+            Mapping::map(&file).unwrap(),
+            Mapping::copy_of(&[7; 64 * PAGE]),
+        ] {
+            mapping.will_read([]);
+            mapping.will_read([
+                0..0,
+                5..5,
+                1..2,
+                1..9000,
+                8000..PAGE * 5,
+                PAGE * 63..PAGE * 64,
+            ]);
+            assert!(!mapping.lacks([]));
+        }
+        Mapping::copy_of(&[]).will_read([0..0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "of 262144")]
+    fn a_range_past_the_end_is_refused() {
+        Mapping::map(&file(64))
+            .unwrap()
+            .will_read([0..1, PAGE * 63..PAGE * 64 + 1]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_will_be_read_comes_to_memory_and_the_rest_does_not() {
+        use std::os::fd::AsRawFd;
+        let file = file(4096);
+        let drop_pages = |file: &File| {
+            // SAFETY: advice about a file that is open.
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }
+        };
+        let mapping = Mapping::map(&file).unwrap();
+        assert_eq!(drop_pages(&file), 0);
+        let resident = |page: usize| mapping.is_resident(page * PAGE + 17).unwrap();
+        if resident(2000) {
+            // As a file system in memory does.
+            eprintln!("this file system keeps its pages: nothing to see here");
+            return;
+        }
+        let wanted = [3, 1000, 1001, 4095];
+        mapping.will_read(wanted.map(|page| page * PAGE + 100..page * PAGE + 200));
+        let begun = std::time::Instant::now();
+        while !wanted.into_iter().all(resident) {
+            assert!(begun.elapsed().as_secs() < 60, "pages do not come");
+            std::thread::yield_now();
+        }
+        assert!(![2, 4, 999, 1002, 2000, 4094].into_iter().any(resident));
+        // Touched, they bring no others.
+        assert!(
+            wanted
+                .into_iter()
+                .all(|page| mapping[page * PAGE] == page as u8)
+        );
+        assert!(![2, 4, 999, 1002, 2000, 4094].into_iter().any(resident));
+        assert!(!mapping.lacks(wanted.map(|page| page * PAGE)));
+        assert!(mapping.lacks([3 * PAGE, 2000 * PAGE]));
+        assert!(mapping.lacks([3 * PAGE]), "for a while");
     }
 }

@@ -99,6 +99,12 @@ impl Searchable for Held<'_> {
         }
     }
 
+    fn prefetch(&self, rows: &[u32]) {
+        if let Rows::Part(part) = &self.rows {
+            part.prefetch(rows);
+        }
+    }
+
     fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         match &self.rows {
             Rows::Part(part) => part.vectors(rows),

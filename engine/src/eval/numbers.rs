@@ -142,6 +142,7 @@ mod tests {
         fn blocks(&self, _: Range<usize>) -> Result<&[u8]> {
             panic!("no codes")
         }
+        fn prefetch(&self, _: &[u32]) {}
         fn vectors(&self, _: Range<usize>) -> Result<StoredRef<'_>> {
             panic!("no vectors")
         }

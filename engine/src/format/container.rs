@@ -222,11 +222,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
     #[inline]
     pub fn checked(&self, part: &Part, range: Range<usize>) -> Result<&[u8], FormatError> {
         let bytes = self.within(part, &range)?;
-        let (unit, first_bit) = match part.check {
-            Check::Chunks => (super::CHUNK, part.first_sum),
-            Check::Pages => (super::PAGE, self.first_page_bit + part.first_sum),
-            Check::Blocks => panic!("blocks are read by `block`"),
-        };
+        let (unit, first_bit) = self.bits(part).expect("blocks are read by `block`");
         if !bytes.is_empty() {
             for at in range.start / unit..=(range.end - 1) / unit {
                 let bit = first_bit + at;
@@ -239,6 +235,50 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             }
         }
         Ok(bytes)
+    }
+
+    /// Returns `true` if reading a range of a section checks nothing, since all was checked before.
+    #[inline]
+    pub fn is_checked(&self, part: &Part, range: &Range<usize>) -> bool {
+        let Some((unit, first_bit)) = self.bits(part) else {
+            return false;
+        };
+        (range.start / unit..range.end.min(part.len).div_ceil(unit)).all(|at| {
+            let bit = first_bit + at;
+            self.checked[bit / 64].load(Relaxed) & 1 << (bit % 64) != 0
+        })
+    }
+
+    /// Returns the bytes of the file that reading a range of a section reads for the first time: the chunks or pages that it
+    /// touches, if one of them was not checked before, and their checksums, if these were not. None of a section that is
+    /// checked by blocks.
+    pub fn untouched(&self, part: &Part, range: Range<usize>) -> [Range<usize>; 2] {
+        let Some((unit, _)) = self.bits(part) else {
+            return [0..0, 0..0];
+        };
+        if self.is_checked(part, &range) {
+            return [0..0, 0..0];
+        }
+        let units = range.start / unit..range.end.min(part.len).div_ceil(unit);
+        let bytes = units.start * unit..(units.end * unit).min(part.len);
+        let sums = match (part.check, self.page_sums) {
+            (Check::Pages, Some(sums)) => {
+                let range = (part.first_sum + units.start) * 8..(part.first_sum + units.end) * 8;
+                self.untouched(&sums, range)[0].clone()
+            }
+            _ => 0..0,
+        };
+        [part.offset + bytes.start..part.offset + bytes.end, sums]
+    }
+
+    /// How much of a section one checksum covers, and the bit of the first; none of one that is checked by blocks.
+    #[inline]
+    fn bits(&self, part: &Part) -> Option<(usize, usize)> {
+        match part.check {
+            Check::Chunks => Some((super::CHUNK, part.first_sum)),
+            Check::Pages => Some((super::PAGE, self.first_page_bit + part.first_sum)),
+            Check::Blocks => None,
+        }
     }
 
     /// All of a section that is checked by chunks or by pages.
@@ -441,4 +481,63 @@ fn read_table(file: &[u8], footer: &Footer) -> Result<Vec<Part>, FormatError> {
         )));
     }
     Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::writer::ContainerWriter;
+    use crate::format::{CHUNK, PAGE};
+
+    #[test]
+    fn what_is_read_for_the_first_time_is_told_with_its_checksums_and_then_no_more() {
+        let pages = CHUNK / 8 + 10;
+        let mut file = Vec::new();
+        let mut writer = ContainerWriter::new(&mut file, Kind::Vecs).unwrap();
+        let chunks = vec![1; 2 * CHUNK + 5];
+        writer
+            .section(Section::Meta, Check::Chunks, &chunks)
+            .unwrap();
+        let vectors = vec![7; pages * PAGE - 100];
+        writer
+            .section(Section::Vectors, Check::Pages, &vectors)
+            .unwrap();
+        writer.finish().unwrap();
+        let container = Container::open(&file[..], Kind::Vecs).unwrap();
+
+        let meta = container.touched(Section::Meta).unwrap();
+        let at =
+            |part: &Part, range: Range<usize>| part.offset + range.start..part.offset + range.end;
+        let first = container.untouched(&meta, CHUNK - 1..CHUNK + 1);
+        assert_eq!(first, [at(&meta, 0..2 * CHUNK), 0..0]);
+        let last = container.untouched(&meta, 2 * CHUNK..2 * CHUNK + 5);
+        assert_eq!(last, [at(&meta, 2 * CHUNK..2 * CHUNK + 5), 0..0]);
+        container.checked(&meta, 0..1).unwrap();
+        assert_eq!(container.untouched(&meta, 7..CHUNK), [0..0, 0..0]);
+
+        // The checksums of pages are a section of two chunks.
+        let vectors = container.touched(Section::Vectors).unwrap();
+        let sums = container.touched(Section::PageSums).unwrap();
+        let row = |page: usize| page * PAGE + PAGE - 3..page * PAGE + PAGE + 3;
+        let whole = |page: usize| at(&vectors, page * PAGE..(page + 2) * PAGE);
+        let first_sums = at(&sums, 0..CHUNK);
+        let all_sums = at(&sums, 0..sums.len);
+        assert_eq!(
+            container.untouched(&vectors, row(4)),
+            [whole(4), first_sums]
+        );
+        let across = CHUNK / 8 - 1;
+        assert_eq!(
+            container.untouched(&vectors, row(across)),
+            [whole(across), all_sums]
+        );
+        container.checked(&vectors, row(4)).unwrap();
+        assert_eq!(container.untouched(&vectors, row(4)), [0..0, 0..0]);
+        // The page after is new, its checksum was read with the others.
+        assert_eq!(container.untouched(&vectors, row(5)), [whole(5), 0..0]);
+        let end = pages * PAGE - 101..pages * PAGE - 100;
+        let last_page = at(&vectors, (pages - 1) * PAGE..pages * PAGE - 100);
+        let last_sums = at(&sums, CHUNK..sums.len);
+        assert_eq!(container.untouched(&vectors, end), [last_page, last_sums]);
+    }
 }

@@ -161,6 +161,11 @@ impl VecsFile {
         self.vectors.read(&self.file, rows)
     }
 
+    /// Begins to read the vectors of rows, all at once. Requires: rows ascend.
+    pub fn prefetch(&self, rows: &[u32]) {
+        self.vectors.prefetch(&self.file, rows);
+    }
+
     /// Gives back the memory of what was read, for those who read all of it once.
     pub fn release(&self) {
         self.file.container().file().release();

@@ -122,6 +122,21 @@ impl Vectors {
         })
     }
 
+    /// Begins to read the vectors of rows, all at once. Requires: rows ascend.
+    pub(super) fn prefetch(&self, file: &SegmentFile, rows: &[u32]) {
+        let (part, width) = match &self.values {
+            Values::F32(part) => (part, Precision::F32.width()),
+            Values::F16(part) => (part, Precision::F16.width()),
+            Values::I8 { values, .. } => (values, Precision::I8.width()),
+        };
+        let width = self.dim * width;
+        let every = file.lacks(part, width, rows);
+        file.prefetch(part, width, rows, every);
+        if let Values::I8 { scales, .. } = &self.values {
+            file.prefetch(scales, 4, rows, every);
+        }
+    }
+
     /// Returns the vectors of a range of rows, checked.
     ///
     /// # Panics

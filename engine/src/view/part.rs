@@ -74,6 +74,13 @@ impl<'a> Part<'a> {
         }
     }
 
+    /// Begins to read the stored vectors of rows that are on disk, all at once. Requires: rows ascend.
+    pub(crate) fn prefetch(self, rows: &[u32]) {
+        if let Self::Segment(view) = self {
+            view.sealed.prefetch(rows);
+        }
+    }
+
     /// The stored vectors of a range of rows, checked.
     pub(crate) fn vectors(self, rows: Range<usize>) -> Result<StoredRef<'a>> {
         match self {

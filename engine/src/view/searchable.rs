@@ -19,6 +19,9 @@ pub(crate) trait Searchable: Sync {
     /// Requires: the model has a quantizer.
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]>;
 
+    /// Begins to read the stored vectors of rows, all at once, where they are not in memory. Requires: rows ascend.
+    fn prefetch(&self, rows: &[u32]);
+
     /// The stored vectors of a range of rows, checked.
     fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>>;
 
@@ -37,6 +40,10 @@ impl Searchable for Part<'_> {
 
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
         Part::blocks(*self, blocks)
+    }
+
+    fn prefetch(&self, rows: &[u32]) {
+        Part::prefetch(*self, rows);
     }
 
     fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {

@@ -106,6 +106,14 @@ impl Sealed {
         }
     }
 
+    /// Begins to read the stored vectors of rows, all at once. Requires: rows ascend.
+    pub fn prefetch(&self, rows: &[u32]) {
+        match &self.vecs {
+            Some(vecs) => vecs.prefetch(rows),
+            None => self.rows.prefetch(rows),
+        }
+    }
+
     /// The stored vectors of a range of rows, checked.
     pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         match &self.vecs {
