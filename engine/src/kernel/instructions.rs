@@ -277,19 +277,6 @@ impl Kernel {
         by_level!(self, float::accumulate, float::accumulate, (x: &[f32], inputs: usize, codes: &[u8], sums: &mut [f64]))
     }
 
-    /// The score of each row (n, dim) for each query (m, dim): (m, n).
-    pub(crate) fn similarities(
-        self,
-        metric: Metric,
-        queries: &[f32],
-        dim: usize,
-        rows: &[f32],
-        out: &mut [f32],
-    ) {
-        let rows = Rows::F32(Places::Dense(rows));
-        self.scores_of_rows(metric, &Queries::new(queries, dim), rows, out);
-    }
-
     /// The score of each row for each query: (queries, rows). It has the bits of the score of the widened row, wherever rows are, and
     /// whichever else are scored; but see [`Rows::I8`].
     ///

@@ -5,6 +5,7 @@ use super::explain::Counts;
 use super::searched::Searched;
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
+use crate::kernel::Queries;
 use crate::scan::Found;
 use crate::snapshot::Place;
 use crate::view::searchable::Searchable;
@@ -49,19 +50,27 @@ pub(crate) fn rescore<P: Searchable>(
     k: usize,
 ) -> Result<(Vec<Ranked>, Counts)> {
     let mut found = best(searched, candidates, depth)?;
-    // By place: rows are read in the order in which they lie on disk.
+    // By place: rows are read in the order in which they lie on disk, and all are asked for before the first is waited for.
     found.sort_unstable_by_key(|found| (found.source, found.row));
     let mut counts = Counts {
         rows: found.len() as u64,
         ..Counts::default()
     };
+    let rows: Vec<u32> = found.iter().map(|found| found.row).collect();
+    let mut at = 0;
+    for group in found.chunk_by(|a, b| a.source == b.source) {
+        let part = &searched.parts[group[0].source as usize];
+        part.prefetch(&rows[at..at + group.len()]);
+        at += group.len();
+    }
+    let query = Queries::new(query, searched.dim);
     let mut scores = Vec::new();
-    let mut rows = Vec::new();
+    let mut rows = rows.as_slice();
     for group in found.chunk_by_mut(|a, b| a.source == b.source) {
-        rows.clear();
-        rows.extend(group.iter().map(|found| found.row));
-        scores.resize(rows.len(), 0.0);
-        let read = searched.similarities(group[0].source as usize, query, &rows, &mut scores)?;
+        let (own, others) = rows.split_at(group.len());
+        rows = others;
+        scores.resize(own.len(), 0.0);
+        let read = searched.similarities(group[0].source as usize, &query, own, &mut scores)?;
         counts.bytes += read.bytes;
         counts.pages += read.pages;
         for (found, &score) in group.iter_mut().zip(&scores) {

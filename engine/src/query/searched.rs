@@ -2,9 +2,10 @@
 
 use super::explain::Counts;
 use crate::error::Result;
+use crate::kernel::Queries;
 use crate::metric::Metric;
 use crate::quantizer::Quantizer;
-use crate::scan::Scanner;
+use crate::scan::{Gathered, Scanner};
 use crate::snapshot::Snapshot;
 use crate::view::part::Part;
 use crate::view::searchable::Searchable;
@@ -46,23 +47,26 @@ impl<P: Searchable> Searched<'_, P> {
     pub(super) fn similarities(
         &self,
         part: usize,
-        query: &[f32],
+        query: &Queries<'_>,
         rows: &[u32],
         out: &mut [f32],
     ) -> Result<Counts> {
-        let mut wide = Vec::with_capacity(rows.len() * self.dim);
-        let mut width = 0;
+        let part = &self.parts[part];
+        let vector = |row: u32| part.vectors(row as usize..row as usize + 1);
+        let Some(&first) = rows.first() else {
+            return Ok(Counts::default());
+        };
+        let first = vector(first)?;
+        let mut vectors = Gathered::with_capacity(first.precision(), rows.len());
         for &row in rows {
-            let row = row as usize;
-            let stored = self.parts[part].vectors(row..row + 1)?;
-            width = stored.bytes();
-            stored.widen_into(&mut wide);
+            vectors.push(vector(row)?);
         }
-        (self.scanner.kernel()).similarities(self.metric, query, self.dim, &wide, out);
+        let kernel = self.scanner.kernel();
+        kernel.scores_of_rows(self.metric, query, vectors.rows(), out);
         Ok(Counts {
             rows: rows.len() as u64,
-            bytes: (rows.len() * width) as u64,
-            pages: pages(rows, width),
+            bytes: (rows.len() * first.bytes()) as u64,
+            pages: pages(rows, first.bytes()),
         })
     }
 }

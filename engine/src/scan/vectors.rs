@@ -1,12 +1,12 @@
 //! The exact scan over full-precision vectors.
 
+use super::rows::dense;
 use super::scanner::{Scanner, chunks};
 use super::source::{Alive, VectorSource};
 use super::topk::{Found, SharedThreshold, TopK, merge};
 use crate::error::{Error, Result};
-use crate::kernel::{Places, Queries, Rows};
+use crate::kernel::Queries;
 use crate::metric::Metric;
-use crate::stored::StoredRef;
 
 /// Rows that a thread takes at a time; a multiple of 64, so that live words belong to one chunk.
 const CHUNK_ROWS: usize = 1024;
@@ -65,14 +65,7 @@ pub(super) fn scan(
                     continue;
                 }
                 let first = start - chunk.range.start;
-                let rows = match vectors.rows(first..first + n, dim) {
-                    StoredRef::F32(values) => Rows::F32(Places::Dense(values)),
-                    StoredRef::F16(values) => Rows::F16(Places::Dense(values)),
-                    StoredRef::I8 { scales, values } => Rows::I8 {
-                        values: Places::Dense(values),
-                        scales,
-                    },
-                };
+                let rows = dense(vectors.rows(first..first + n, dim));
                 let scores = &mut state.scores[..n * count];
                 (scanner.kernel).scores_of_rows(metric, &queries, rows, scores);
                 for (scores, top) in scores.chunks_exact(n).zip(&mut state.tops) {
