@@ -117,7 +117,7 @@ fn run(seed: u64, metric: Metric, steps: usize) {
     }
     let queries = [random.vector(DIM), random.vector(DIM)];
     for (snapshot, then, bundle) in &held {
-        then.check(&snapshot, &queries, metric, *bundle);
+        then.check(snapshot, &queries, metric, *bundle);
     }
     for reader in &readers {
         reader.refresh().unwrap();
