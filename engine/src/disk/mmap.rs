@@ -228,7 +228,7 @@ mod tests {
             ]);
             assert!(!mapping.lacks([]));
         }
-        Mapping::copy_of(&[]).will_read([0..0]);
+        Mapping::copy_of(&[]).will_read(std::iter::once(0..0));
     }
 
     #[test]
