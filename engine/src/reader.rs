@@ -3,7 +3,7 @@
 use crate::admin::backup::Backup;
 use crate::admin::stats::Stats;
 use crate::admin::verify::{Verified, VerifyOptions};
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::model::Model;
@@ -104,16 +104,16 @@ pub struct Reader {
 impl Reader {
     /// Opens a database for reading.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let files: Arc<dyn Files> = Arc::new(Disk {
+        let storage = Arc::new(Disk {
             no_mmap: options.no_mmap,
         });
-        Self::open_on(files, dir.as_ref(), options)
+        Self::open_on(storage, dir.as_ref(), options)
     }
 
-    /// The same on another [`Files`]: for tests.
+    /// The same on another [`Storage`]: for tests.
     #[doc(hidden)]
-    pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
-        let follower = Arc::new(Follower::open(files, dir, options)?);
+    pub fn open_on(storage: Arc<dyn Storage>, dir: &Path, options: Options) -> Result<Self> {
+        let follower = Arc::new(Follower::open(storage, dir, options)?);
         let handle = Handle::of(Arc::clone(&follower));
         Ok(Self { handle, follower })
     }

@@ -2,6 +2,8 @@
 
 pub use crate::admin::backup::backup_on;
 pub use crate::admin::models::register_model_on;
+pub use crate::admin::prune::prune_on;
+pub use crate::admin::repair::repair_on;
 pub use crate::threads::turns::take_turns;
 
 use crate::error::Result;

@@ -311,7 +311,7 @@ fn run(home: &Path, model: ModelId) {
     {
         // As other processes would: they know the files alone. One goes on from what it has, one begins anew each time.
         let (shared, path) = (Arc::clone(&shared), path.clone());
-        let open = move || Reader::open_on(Arc::clone(&files), &path, options()).unwrap();
+        let open = move || Reader::open_on(files.clone(), &path, options()).unwrap();
         let anew = (Arc::clone(&shared), open.clone());
         spawn(Box::new(move || {
             while anew.0.goes_on() {

@@ -3,7 +3,8 @@
 //! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are copied, so
 //! that damage to one is no damage to the other. Equal files of the models of a copy are one file, as in a database.
 
-use crate::disk::files::{self, Disk, Files};
+use crate::Model;
+use crate::disk::files::{self, Disk, Files, Storage};
 use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
@@ -11,19 +12,18 @@ use crate::ids::ModelId;
 use crate::log;
 use crate::model::bundle::{MANIFEST_FILE, Manifest};
 use crate::model::registry::REGISTERED_FILE;
-use crate::row::RowsKind;
 use crate::segment::FileName;
 use crate::version;
 use crate::version::catalog::Catalog;
 use crate::version::creation::{Creation, Making};
 use crate::version::manifest;
 use crate::version::record::VersionRecord;
-use crate::view::segment::{codes_path, vecs_path};
-use crate::{Model, Options};
+use crate::view;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// What is copied, and how.
 #[derive(Debug, Clone, Default)]
@@ -169,6 +169,8 @@ fn copy_settled(
         let record = manifest::newest(files, from.dir())?;
         let mut copy = Copying {
             files,
+            // Models are read as `Bundle` needs them: from the disk.
+            storage: Arc::new(Disk::default()),
             from,
             to,
             record: &record,
@@ -192,6 +194,7 @@ fn copy_settled(
 /// A copy of one version in the making.
 struct Copying<'c> {
     files: &'c dyn Files,
+    storage: Arc<dyn Storage>,
     from: &'c Layout,
     to: &'c Layout,
     record: &'c VersionRecord,
@@ -214,7 +217,7 @@ impl Copying<'_> {
         if self.is_outdated()? {
             return Ok(false);
         }
-        let model = version::load::model(self.from, self.record, &Options::default())?;
+        let model = version::load::model(&self.storage, self.from, self.record, 0)?;
         self.models(&model)?;
         if !self.segments(&model)? {
             return Ok(false);
@@ -324,34 +327,26 @@ impl Copying<'_> {
     /// is outdated.
     fn segments(&mut self, model: &Model) -> Result<bool> {
         let (here, there) = (self.from.segments(), self.to.segments());
-        let mut derived: HashMap<_, Vec<PathBuf>> = HashMap::new();
+        let mut derived: HashMap<_, Vec<FileName>> = HashMap::new();
         if !self.options.active_only {
             for name in self.list(&here)? {
-                if let Ok(file @ (FileName::Codes(id, _) | FileName::Vecs(id, _))) = name.parse() {
-                    derived.entry(id).or_default().push(file.within(&here));
+                if let Ok(file) = name.parse::<FileName>()
+                    && file.component().is_derived()
+                {
+                    derived.entry(file.segment()).or_default().push(file);
                 }
             }
         }
         for segment in &self.record.segments {
-            let mut needed = vec![FileName::Rows(segment.id).within(&here)];
-            if model.kind() == RowsKind::Text {
-                needed.push(vecs_path(&here, segment.id, model));
-            }
-            needed.extend(codes_path(&here, segment.id, model));
-            needed.extend(
-                segment
-                    .deletions
-                    .map(|version| FileName::Deletions(segment.id, version).within(&here)),
-            );
+            let mut needed = segment.files();
+            needed.extend(view::segment::derived(segment.id, model));
             let mut others = derived.remove(&segment.id).unwrap_or_default();
-            others.retain(|path| !needed.contains(path));
-            let target =
-                |path: &Path| there.join(path.file_name().expect("a file of a segment has a name"));
-            for path in &needed {
-                self.copy(path, &target(path))?;
+            others.retain(|file| !needed.contains(file));
+            for file in &needed {
+                self.copy(&file.within(&here), &file.within(&there))?;
             }
-            for path in &others {
-                match self.copy(path, &target(path)) {
+            for file in &others {
+                match self.copy(&file.within(&here), &file.within(&there)) {
                     Err(e) if is_not_found(&e) && self.is_outdated()? => return Ok(false),
                     // Pruned meanwhile.
                     Err(e) if is_not_found(&e) => {}

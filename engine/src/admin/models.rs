@@ -1,16 +1,16 @@
 //! The models of a database by its directory: listed, found, opened, registered.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Files, Storage};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry::{self, EXACT, ModelInfo};
-use crate::options::Options;
 use crate::row::RowsKind;
 use crate::version::{load, manifest};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The models of a database, oldest first. `exact` is always among them.
 pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
@@ -51,9 +51,10 @@ pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
 /// Opens a model of a database, active or not; `exact` too. Writes nothing.
 pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<Model> {
     let layout = Layout::existing(dir.as_ref())?;
-    let record = manifest::newest(&Disk::default(), layout.dir())?;
-    let active = load::model(&layout, &record, &Options::default())?;
-    registry::open(&layout, &active, id, threads)
+    let storage: Arc<dyn Storage> = Arc::new(Disk::default());
+    let record = manifest::newest(&*storage, layout.dir())?;
+    let active = load::model(&storage, &layout, &record, 0)?;
+    registry::open(&storage, &layout, &active, id, threads)
 }
 
 /// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.

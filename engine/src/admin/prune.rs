@@ -7,9 +7,10 @@ use crate::disk::reserve::Reserve;
 use crate::disk::usage;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
-use crate::segment::{FileName, ShortId};
+use crate::segment::{Component, FileName, ShortId};
 use crate::version::manifest;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,8 +38,12 @@ pub struct Pruned {
 
 /// Drops inactive models, their codes and vectors, and staged files. Takes the writer's lock and that of rebuilds.
 pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
-    let layout = Layout::existing(dir.as_ref())?;
-    let disk: Arc<dyn Files> = Arc::new(Disk::default());
+    prune_on(Arc::new(Disk::default()), dir.as_ref(), options)
+}
+
+/// The same on another [`Files`]: for tests.
+pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Result<Pruned> {
+    let layout = Layout::existing(dir)?;
     let reserve = Reserve::find(&disk, &layout);
     let disk = &*disk;
     let record = manifest::newest(disk, layout.dir())?;
@@ -49,8 +54,7 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
     let stays =
         |id: &ModelId| record.model == Some(*id) || exact == *id || options.keep.contains(id);
     let mut pruned = Pruned::default();
-    let mut encoders = vec![ShortId::of(&record.encoder.0)];
-    let mut codes = Vec::new();
+    let mut needed = HashSet::from([(Component::Vecs, ShortId::of(&record.encoder.0))]);
     for name in disk
         .list(&layout.models())
         .map_err(Error::io("listing", layout.models()))?
@@ -58,8 +62,9 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
         let path = layout.models().join(&name);
         match name.parse::<ModelId>() {
             Ok(id) if stays(&id) => {
-                codes.push(ShortId::of(&id.0));
-                encoders.push(ShortId::of(&crate::Bundle::open(&path)?.encoder_id().0));
+                let encoder = crate::Bundle::open(&path)?.encoder_id();
+                needed.insert((Component::Codes, ShortId::of(&id.0)));
+                needed.insert((Component::Vecs, ShortId::of(&encoder.0)));
             }
             Ok(id) => {
                 pruned.models.push(id);
@@ -74,12 +79,8 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
         .list(&layout.segments())
         .map_err(Error::io("listing", layout.segments()))?
     {
-        let unused = match name.parse() {
-            Ok(FileName::Codes(_, model)) => !codes.contains(&model),
-            Ok(FileName::Vecs(_, encoder)) => !encoders.contains(&encoder),
-            _ => false,
-        };
-        if unused {
+        let derived = (name.parse::<FileName>().ok()).and_then(FileName::derived);
+        if derived.is_some_and(|file| !needed.contains(&file)) {
             pruned.paths.push(layout.segments().join(name));
         }
     }

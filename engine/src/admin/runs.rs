@@ -1,6 +1,6 @@
 //! The records that training leaves in a database.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::ids::ModelId;
 use serde_json::Value;

@@ -2,8 +2,7 @@
 //!
 //! For getting data out of a database that does not open, because its model is lost or its files are damaged.
 
-use crate::disk::files::list;
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage, list};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, RowId, SegmentId, Seq};

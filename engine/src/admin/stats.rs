@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::ids::Generation;
 use crate::metric::Metric;
 use crate::row::RowsKind;
+use crate::segment::{Component, FileName};
 use crate::snapshot::Snapshot;
 use serde::Serialize;
 
@@ -65,6 +66,16 @@ impl Bytes {
     pub fn total(&self) -> u64 {
         self.rows + self.vecs + self.codes + self.deletions + self.logs + self.models + self.other
     }
+
+    /// The bytes of one kind of file of segments.
+    fn of(&mut self, component: Component) -> &mut u64 {
+        match component {
+            Component::Rows => &mut self.rows,
+            Component::Vecs => &mut self.vecs,
+            Component::Codes => &mut self.codes,
+            Component::Deletions => &mut self.deletions,
+        }
+    }
 }
 
 impl Stats {
@@ -110,15 +121,12 @@ fn bytes(layout: &Layout) -> Bytes {
             .next()
             .and_then(|part| part.to_str())
             .unwrap_or_default();
-        let extension = path
-            .extension()
-            .and_then(|e| e.to_str())
-            .unwrap_or_default();
-        let kind = match (home, extension) {
-            ("segments", "rows") => &mut bytes.rows,
-            ("segments", "vecs") => &mut bytes.vecs,
-            ("segments", "codes") => &mut bytes.codes,
-            ("segments", "dels") => &mut bytes.deletions,
+        let component = match home {
+            "segments" => FileName::of(&path).map(FileName::component),
+            _ => None,
+        };
+        let kind = match (home, component) {
+            (_, Some(component)) => bytes.of(component),
             ("logs", _) => &mut bytes.logs,
             ("models", _) => &mut bytes.models,
             _ => &mut bytes.other,

@@ -1,16 +1,15 @@
 //! Checking a database without opening it: what is damaged, and where.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::RowId;
 use crate::log;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
-use crate::options::Options;
 use crate::row::RowsKind;
+use crate::segment::FileName;
 use crate::segment::SegmentRecord;
-use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
 use crate::version;
 use crate::version::VersionRecord;
 use crate::version::manifest::{self, Found};
@@ -84,7 +83,8 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
     };
     found.generation = record.generation.0;
     check_models(&layout, &mut found)?;
-    let model = match version::load::model(&layout, &record, &Options::default()) {
+    let storage: Arc<dyn Storage> = Arc::new(Disk::default());
+    let model = match version::load::model(&storage, &layout, &record, 0) {
         Ok(model) => Some(model),
         Err(e) => {
             let said = e.to_string();
@@ -128,22 +128,14 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
 /// Reads every file of a segment.
 fn check_files(dir: &Path, segment: &SegmentRecord, names: &[FileName], found: &mut Verified) {
     let disk = Disk::default();
-    let rows = FileName::Rows(segment.id);
-    let deletions = segment
-        .deletions
-        .map(|version| FileName::Deletions(segment.id, version));
-    let derived = names.iter().copied().filter(|name| {
-        name.segment() == segment.id && matches!(name, FileName::Codes(..) | FileName::Vecs(..))
-    });
-    for name in [Some(rows), deletions].into_iter().flatten().chain(derived) {
+    let of_segment = names
+        .iter()
+        .copied()
+        .filter(|name| name.segment() == segment.id);
+    let derived = of_segment.filter(|name| name.component().is_derived());
+    for name in segment.files().into_iter().chain(derived) {
         let path = name.within(dir);
-        let damage = match name {
-            FileName::Rows(_) => RowsFile::open(&disk, &path).map(|file| file.verify()),
-            FileName::Vecs(..) => VecsFile::open(&disk, &path).map(|file| file.verify()),
-            FileName::Codes(..) => CodesFile::open(&disk, &path).map(|file| file.verify()),
-            FileName::Deletions(..) => Deletions::read(&disk, &path).map(|_| Vec::new()),
-        };
-        found.file(&path, damage);
+        found.file(&path, name.component().verify(&disk, &path));
     }
 }
 

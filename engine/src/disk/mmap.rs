@@ -9,7 +9,7 @@
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -147,11 +147,21 @@ impl Mapping {
         None
     }
 
-    /// Reads a file into aligned memory.
-    pub fn read(mut file: &File) -> io::Result<Self> {
+    /// Reads a file into aligned memory, from its beginning.
+    pub fn read(file: &File) -> io::Result<Self> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
-        file.read_exact(&mut bytemuck::cast_slice_mut(&mut lines)[..len])?;
+        let bytes = &mut bytemuck::cast_slice_mut(&mut lines)[..len];
+        // At a place, where the system can: handles of one file share its position.
+        #[cfg(unix)]
+        std::os::unix::fs::FileExt::read_exact_at(file, bytes, 0)?;
+        #[cfg(not(unix))]
+        {
+            use io::{Read, Seek, SeekFrom};
+            let mut file = file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            file.read_exact(bytes)?;
+        }
         Ok(Self(Kind::Read { lines, len }))
     }
 }

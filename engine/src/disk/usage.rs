@@ -1,6 +1,6 @@
 //! The room that files take on a disk, on which one file may have several names.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};

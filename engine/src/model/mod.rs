@@ -32,7 +32,6 @@ pub struct Model {
     encoder: OnceLock<Arc<dyn Encoder>>,
     loading: Mutex<()>,
     threads: usize,
-    no_mmap: bool,
 }
 
 impl Model {
@@ -49,7 +48,6 @@ impl Model {
             encoder: OnceLock::new(),
             loading: Mutex::new(()),
             threads: 0,
-            no_mmap: false,
         }
     }
 
@@ -81,7 +79,6 @@ impl Model {
             encoder: OnceLock::new(),
             loading: Mutex::new(()),
             threads,
-            no_mmap: false,
         })
     }
 
@@ -94,11 +91,6 @@ impl Model {
     /// Returns how the vectors of its database are rounded.
     pub fn precision(&self) -> Precision {
         self.precision
-    }
-
-    /// Its encoder's graph is read where others are mapped, if so asked.
-    pub(crate) fn no_mmap(self, no_mmap: bool) -> Self {
-        Self { no_mmap, ..self }
     }
 
     /// Its name by content, as a version record has it; none where there is no bundle.
@@ -166,8 +158,7 @@ impl Model {
         if let Some(encoder) = self.encoder.get() {
             return Ok(encoder);
         }
-        let mut options = EncoderOptions::with_threads(self.threads);
-        options.no_mmap = self.no_mmap;
+        let options = EncoderOptions::with_threads(self.threads);
         let loaded = match &self.bundle {
             Some(bundle) => bundle.encoder_with(&options)?,
             None => None,

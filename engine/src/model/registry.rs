@@ -4,7 +4,7 @@
 //! that register the same one do the same thing. Which came last is told by a number that each gets, not by a clock: that
 //! may go backwards, and the times of files are lost when a database is copied.
 
-use crate::disk::files::{self, Disk, Files};
+use crate::disk::files::{self, Disk, Files, Storage};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{EncoderId, ModelId};
@@ -15,6 +15,7 @@ use crate::row::RowsKind;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -146,7 +147,13 @@ fn remove_dir(files: &dyn Files, dir: &Path) -> Result<()> {
 pub const EXACT: &str = "exact";
 
 /// Opens a model of a database whose active model is `active`, which may be the one; `exact` too. Writes nothing.
-pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize) -> Result<Model> {
+pub(crate) fn open(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    active: &Model,
+    id: ModelId,
+    threads: usize,
+) -> Result<Model> {
     let exact = id == ModelId::exact(active.encoder_id());
     if exact && active.kind() == RowsKind::Vector {
         // A record names no model for it, so it needs no bundle.
@@ -155,7 +162,7 @@ pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize)
     }
     let path = layout.model(id);
     let model = match active.bundle() {
-        _ if path.is_dir() => Model::open(Bundle::open(&path)?, threads),
+        _ if path.is_dir() => Model::open(Bundle::open_on(Arc::clone(storage), &path)?, threads),
         Some(bundle) if exact => Model::open(bundle.without_quantizer(), threads),
         _ => Err(Error::invalid(format!(
             "this database has no model {id}; `mopqdb models` lists those it has"
@@ -166,17 +173,18 @@ pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize)
 
 /// The same for a rebuild, after which a record names the model: `exact` gets its bundle now if it has none yet.
 pub(crate) fn open_to_serve(
-    files: &dyn Files,
+    files: &Arc<dyn Files>,
     layout: &Layout,
     active: &Model,
     id: ModelId,
     threads: usize,
 ) -> Result<Model> {
-    let model = open(layout, active, id, threads)?;
+    let storage: Arc<dyn Storage> = files.clone();
+    let model = open(&storage, layout, active, id, threads)?;
     match model.bundle() {
         Some(bundle) if bundle.derived_manifest().is_some() => {
-            register_as(files, layout, bundle, Registered::first())?;
-            open(layout, active, id, threads)
+            register_as(&**files, layout, bundle, Registered::first())?;
+            open(&storage, layout, active, id, threads)
         }
         _ => Ok(model),
     }
@@ -196,7 +204,7 @@ struct Registered {
 impl Registered {
     /// For a model that is registered now. Two processes that register at once may get the same number: neither is the
     /// later one, and the id decides.
-    fn next(files: &dyn Files, layout: &Layout) -> Result<Self> {
+    fn next(files: &dyn Storage, layout: &Layout) -> Result<Self> {
         let numbers = model_dirs(files, layout)?.into_iter().map(|dir| {
             // A damaged one is said by those who list the models.
             let registered = Self::read(files, &dir).unwrap_or_default();
@@ -231,7 +239,7 @@ impl Registered {
     }
 
     /// None for a model that an earlier version of this program registered.
-    fn read(files: &dyn Files, dir: &Path) -> Result<Option<Self>> {
+    fn read(files: &dyn Storage, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(REGISTERED_FILE);
         match files.read(&path) {
             Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(Self::decode) {
@@ -333,7 +341,7 @@ pub(crate) fn listed(
 }
 
 /// The folders of the models of a database.
-pub(crate) fn model_dirs(files: &dyn Files, layout: &Layout) -> Result<Vec<PathBuf>> {
+pub(crate) fn model_dirs(files: &dyn Storage, layout: &Layout) -> Result<Vec<PathBuf>> {
     let models = layout.models();
     let names = files.list(&models).map_err(Error::io("listing", &models))?;
     let ids = names.iter().filter(|name| name.parse::<ModelId>().is_ok());

@@ -52,13 +52,13 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
 
 fn commit(store: &Store, ready: &Ready, compacting: &Compacting<'_>) -> Result<()> {
     let target = registry::open_to_serve(
-        &*store.files,
+        &store.files,
         &store.layout,
         &store.current().model,
         ready.model,
         store.options.threads,
     )?;
-    let target = Arc::new(target.no_mmap(store.options.no_mmap));
+    let target = Arc::new(target);
     let staging = Ready::staging(&store.layout, ready.model);
     let segments = store.layout.segments();
     store

@@ -27,7 +27,7 @@ pub(super) fn prepare(
     seal: impl FnOnce() -> Result<()>,
 ) -> Result<(Option<Ready>, Rebuilt)> {
     let reader = Follower::open(
-        Arc::clone(files),
+        files.clone(),
         layout.dir(),
         Options {
             threads: 1,
@@ -47,7 +47,7 @@ pub(super) fn prepare(
     if reader.snapshot().model.model_id() == id {
         return Ok((None, rebuilt));
     }
-    let target = open_target(&**files, layout, id, &reader, options)?;
+    let target = open_target(files, layout, id, &reader, options)?;
     seal()?;
     reader.refresh()?;
     // Whoever opens a database commits what an earlier rebuild left ready.
@@ -130,7 +130,7 @@ fn newest(layout: &Layout, record: &VersionRecord) -> Result<ModelId> {
 }
 
 fn open_target(
-    files: &dyn Files,
+    files: &Arc<dyn Files>,
     layout: &Layout,
     id: ModelId,
     reader: &Follower,

@@ -4,7 +4,7 @@ use super::file::SegmentFile;
 use super::names::{FileName, ShortId};
 use super::output::Output;
 use super::{RowsFile, RowsHash};
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
 use crate::quantizer::{Bits, CodeShape};
 use crate::{Error, Result, SegmentId};
@@ -124,7 +124,7 @@ pub struct CodesFile {
 
 impl CodesFile {
     /// Opens a file, checking its frame and lengths.
-    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Codes)?;
         let meta: CodesMeta = file.decode(Section::Meta)?;
         file.expect_name(meta.name())?;

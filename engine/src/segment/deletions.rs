@@ -3,7 +3,7 @@
 use super::file::SegmentFile;
 use super::names::FileName;
 use super::output::Output;
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Put, Section, Take, Written};
 use crate::{Error, Generation, Result, RowId, SegmentId};
 use std::path::Path;
@@ -103,14 +103,14 @@ impl Deletions {
     }
 
     /// The segment and the version that a file is of, by its content; `None` if it is damaged.
-    pub fn identify(files: &dyn Files, path: &Path) -> Option<(SegmentId, Generation)> {
+    pub fn identify(files: &dyn Storage, path: &Path) -> Option<(SegmentId, Generation)> {
         let file = SegmentFile::open(files, path, Kind::Deletions).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
         Some((meta.segment, meta.version))
     }
 
     /// Reads a file and checks all of it.
-    pub fn read(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn read(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Deletions)?;
         let meta: Meta = file.decode(Section::Meta)?;
         let words = u64::from(meta.rows.div_ceil(64));
@@ -141,7 +141,7 @@ impl Deletions {
     }
 
     /// Reads a file again from disk and tells what is damaged.
-    pub fn verify(files: &dyn Files, path: &Path) -> Vec<Error> {
+    pub fn verify(files: &dyn Storage, path: &Path) -> Vec<Error> {
         Self::read(files, path).err().into_iter().collect()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::names::FileName;
 use super::{RowsFile, RowsHash};
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::disk::mmap::Mapping;
 use crate::format::{Check, Container, Decode, FormatError, Kind, Part, Section, Take};
 use crate::{Error, Result, SegmentId};
@@ -16,7 +16,7 @@ pub(super) struct SegmentFile {
 }
 
 impl SegmentFile {
-    pub(super) fn open(files: &dyn Files, path: &Path, kind: Kind) -> Result<Self> {
+    pub(super) fn open(files: &dyn Storage, path: &Path, kind: Kind) -> Result<Self> {
         let bytes = files.map(path).map_err(Error::io("opening", path))?;
         let container = Container::open(bytes, kind).map_err(|e| e.at(path))?;
         Ok(Self {

@@ -6,6 +6,7 @@
 //! frame and lengths when it opens a file, and every other byte before it is served; see [`crate::format`].
 
 mod codes;
+mod component;
 mod correct;
 mod deletions;
 mod file;
@@ -18,6 +19,7 @@ mod vecs;
 mod vectors;
 
 pub use codes::{CodesFile, CodesMeta, CodesWriter};
+pub(crate) use component::{Component, MadeFrom};
 pub use correct::correct;
 pub use deletions::Deletions;
 pub use key_index::KeyHash;

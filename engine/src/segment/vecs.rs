@@ -5,7 +5,7 @@ use super::names::{FileName, ShortId};
 use super::output::Output;
 use super::vectors::{self, Vectors, VectorsWriter};
 use super::{RowsFile, RowsHash};
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Put, Section, Take, Written};
 use crate::stored::{Precision, StoredRef};
 use crate::{Error, Result, SegmentId};
@@ -112,7 +112,7 @@ pub struct VecsFile {
 
 impl VecsFile {
     /// Opens a file, checking its frame and lengths.
-    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Vecs)?;
         let meta: VecsMeta = file.decode(Section::Meta)?;
         file.expect_name(meta.name())?;

@@ -4,8 +4,8 @@
 //! are in another file, or all of them are dead. Whatever else is not named by the record moves to `orphans/`, and the
 //! user is told.
 
-use crate::disk::files::list;
 use crate::disk::files::{Files, temporary};
+use crate::disk::files::{Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::orphans::orphan;
 use crate::disk::reserve::Reserve;
@@ -77,7 +77,7 @@ pub(crate) fn clean(
 }
 
 /// Returns whether every rows file is named by the record, and every log is live.
-fn is_tidy(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<bool> {
+fn is_tidy(files: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<bool> {
     let named = |id| record.segments.iter().any(|segment| segment.id == id);
     let rows = list(files, &layout.segments())?
         .iter()
@@ -90,7 +90,7 @@ fn is_tidy(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result
 
 /// The paths of segment files to remove, and to put aside.
 fn segments(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     (snapshot, logged): (&Snapshot, &LiveBatches),
@@ -193,7 +193,7 @@ pub(crate) fn is_leftover(
 
 /// Returns whether a rows file is a leftover, or has no living row.
 fn is_spent(
-    files: &dyn Files,
+    files: &dyn Storage,
     dir: &Path,
     rows: &RowsFile,
     record: &VersionRecord,
@@ -216,7 +216,7 @@ fn is_spent(
 
 /// The retired logs to remove, and those to put aside.
 fn logs(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     logged: &LiveBatches,
@@ -255,7 +255,7 @@ fn logs(
 
 /// The batches of the live logs, as far as they can be read.
 pub(crate) fn live_batches(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
 ) -> Result<LiveBatches> {

@@ -1,6 +1,6 @@
 //! Following the versions that another process commits, as a reader: no lock is taken, nothing is written.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) layout: Layout,
-    files: Arc<dyn Files>,
+    storage: Arc<dyn Storage>,
     options: Options,
     versions: Versions<Snapshot>,
     /// What the snapshot stands on; held by a refresh.
@@ -46,13 +46,13 @@ const ATTEMPTS: usize = 100;
 
 impl Follower {
     /// Opens the newest version.
-    pub(crate) fn open(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
+    pub(crate) fn open(storage: Arc<dyn Storage>, dir: &Path, options: Options) -> Result<Self> {
         let layout = Layout::existing(dir)?;
         let scanner = Arc::new(Scanner::new(options.threads)?);
-        let (seen, snapshot) = read(&*files, &layout, &options, &scanner, None)?;
+        let (seen, snapshot) = read(&storage, &layout, &options, &scanner, None)?;
         Ok(Self {
             layout,
-            files,
+            storage,
             options,
             versions: Versions::new(snapshot),
             seen: Mutex::new(seen),
@@ -63,12 +63,12 @@ impl Follower {
     pub(crate) fn refresh(&self) -> Result<bool> {
         let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
         let current = self.versions.current();
-        let newest = manifest::newest(&*self.files, self.layout.dir())?;
+        let newest = manifest::newest(&*self.storage, self.layout.dir())?;
         if newest == seen.record {
             let mut next = Snapshot::clone(&current);
             let mut logs = seen.logs.clone();
-            match read_logs(&*self.files, &self.layout, &newest, &mut next, &mut logs) {
-                Ok(news) if unmoved(&*self.files, &self.layout, &newest)? => {
+            match read_logs(&*self.storage, &self.layout, &newest, &mut next, &mut logs) {
+                Ok(news) if unmoved(&*self.storage, &self.layout, &newest)? => {
                     if news {
                         seen.logs = logs;
                         self.versions.publish(next);
@@ -83,7 +83,7 @@ impl Follower {
         }
         let scanner = Arc::clone(&current.scanner);
         let (next_seen, next) = read(
-            &*self.files,
+            &self.storage,
             &self.layout,
             &self.options,
             &scanner,
@@ -108,7 +108,7 @@ impl Follower {
 
 /// Reads the newest version whole: segments and every live log, then sees that the manifest has not moved.
 fn read(
-    files: &dyn Files,
+    storage: &Arc<dyn Storage>,
     layout: &Layout,
     options: &Options,
     scanner: &Arc<Scanner>,
@@ -116,11 +116,11 @@ fn read(
 ) -> Result<(Seen, Snapshot)> {
     let mut attempt = 0;
     loop {
-        let record = manifest::newest(files, layout.dir())?;
-        let outcome = read_version(files, layout, options, scanner, before, &record);
+        let record = manifest::newest(&**storage, layout.dir())?;
+        let outcome = read_version(storage, layout, options, scanner, before, &record);
         attempt += 1;
         match outcome {
-            Ok(read) if unmoved(files, layout, &record)? => return Ok(read),
+            Ok(read) if unmoved(&**storage, layout, &record)? => return Ok(read),
             // Logs may have been retired before they were listed: what was read may lack rows.
             Ok(_) if attempt < ATTEMPTS => {}
             Ok(_) => {
@@ -130,7 +130,8 @@ fn read(
                 return Err(Error::io("reading", layout.dir())(busy));
             }
             // A file that is gone was retired, if the manifest has moved; else it is missing.
-            Err(e) if e.is_gone() && attempt < ATTEMPTS && !unmoved(files, layout, &record)? => {}
+            Err(e)
+                if e.is_gone() && attempt < ATTEMPTS && !unmoved(&**storage, layout, &record)? => {}
             Err(e) if e.is_gone() => return Err(missing(e)),
             Err(e) => return Err(e),
         }
@@ -138,7 +139,7 @@ fn read(
 }
 
 fn read_version(
-    files: &dyn Files,
+    storage: &Arc<dyn Storage>,
     layout: &Layout,
     options: &Options,
     scanner: &Arc<Scanner>,
@@ -147,14 +148,15 @@ fn read_version(
 ) -> Result<(Seen, Snapshot)> {
     let model = match before {
         Some(before) if before.model.id() == record.model => Arc::clone(&before.model),
-        _ => load::model(layout, record, options)?,
+        _ => load::model(storage, layout, record, options.threads)?,
     };
-    let mut snapshot = load::snapshot(files, layout, record, model, Arc::clone(scanner), before)?;
+    let storage = &**storage;
+    let mut snapshot = load::snapshot(storage, layout, record, model, Arc::clone(scanner), before)?;
     let mut logs = SeenLogs {
         ends: BTreeMap::new(),
         next: record.first_seq,
     };
-    read_logs(files, layout, record, &mut snapshot, &mut logs)?;
+    read_logs(storage, layout, record, &mut snapshot, &mut logs)?;
     Ok((
         Seen {
             record: record.clone(),
@@ -167,20 +169,20 @@ fn read_version(
 /// Reads the live logs on from where they ended. Whether there was anything new. What follows the last whole record is
 /// a write in progress, or one that a crash cut short: the writer knows.
 fn read_logs(
-    files: &dyn Files,
+    storage: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     snapshot: &mut Snapshot,
     logs: &mut SeenLogs,
 ) -> Result<bool> {
     let mut news = false;
-    for id in replay::live_logs(files, layout, record)? {
+    for id in replay::live_logs(storage, layout, record)? {
         let path = layout.logs().join(log::name(id));
         let from = logs.ends.get(&id).copied().unwrap_or(0);
-        if from > 0 && files.len(&path).map_err(Error::io("reading", &path))? <= from {
+        if from > 0 && storage.len(&path).map_err(Error::io("reading", &path))? <= from {
             continue;
         }
-        let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
+        let bytes = storage.read(&path).map_err(Error::io("reading", &path))?;
         let contents = log::read(&path, id, &bytes, from)?;
         logs.ends.insert(id, contents.end);
         let applied = replay::apply_log(&path, contents, snapshot, &mut logs.next)?;
@@ -189,8 +191,10 @@ fn read_logs(
     Ok(news)
 }
 
-fn unmoved(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<bool> {
-    let newest = manifest::generations(files, layout.dir())?.last().copied();
+fn unmoved(storage: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<bool> {
+    let newest = manifest::generations(storage, layout.dir())?
+        .last()
+        .copied();
     Ok(newest == Some(record.generation))
 }
 

@@ -1,11 +1,10 @@
 //! Opening what a record names: its model and its segments.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::bundle::Bundle;
-use crate::options::Options;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
@@ -16,9 +15,10 @@ use std::sync::Arc;
 
 /// The model that a record names.
 pub(crate) fn model(
+    storage: &Arc<dyn Storage>,
     layout: &Layout,
     record: &VersionRecord,
-    options: &Options,
+    threads: usize,
 ) -> Result<Arc<Model>> {
     let model = match record.model {
         None => Model::none(record.dim as usize, record.metric),
@@ -32,7 +32,7 @@ pub(crate) fn model(
                     "the active model is missing; put its folder back, or run `mopqdb repair` to go on with another; `mopqdb export DB DEST --format jsonl` needs no model",
                 ));
             }
-            let bundle = Bundle::open(&dir)?;
+            let bundle = Bundle::open_on(Arc::clone(storage), &dir)?;
             if bundle.model_id() != id {
                 let detail = format!(
                     "this bundle is model {}, its directory is named {id}",
@@ -40,7 +40,7 @@ pub(crate) fn model(
                 );
                 return Err(Error::corrupt(layout.model(id), "manifest", 0, detail));
             }
-            Model::open(bundle, options.threads)?.no_mmap(options.no_mmap)
+            Model::open(bundle, threads)?
         }
     };
     let model = model.stored_as(record.precision());
@@ -65,7 +65,7 @@ pub(crate) fn model(
 
 /// The snapshot of a record, without what its logs add. Segments of `before` that are still the same stay open.
 pub(crate) fn snapshot(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     model: Arc<Model>,

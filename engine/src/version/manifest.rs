@@ -2,7 +2,7 @@
 //!
 //! Readers in other processes know a database by these files alone.
 
-use crate::disk::files::{self, Files};
+use crate::disk::files::{self, Files, Storage};
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::version::creation;
@@ -26,7 +26,7 @@ pub fn parse_name(name: &str) -> Option<Generation> {
 }
 
 /// The generations that have a manifest, oldest first.
-pub fn generations(files: &dyn Files, dir: &Path) -> Result<Vec<Generation>> {
+pub fn generations(files: &dyn Storage, dir: &Path) -> Result<Vec<Generation>> {
     let names = files.list(dir).map_err(Error::io("listing", dir))?;
     let mut found: Vec<_> = names.iter().filter_map(|name| parse_name(name)).collect();
     found.sort_unstable();
@@ -51,7 +51,7 @@ pub enum Found {
 }
 
 /// Reads one generation's manifest. A record of the future is an error, not damage.
-pub fn read(files: &dyn Files, dir: &Path, generation: Generation) -> Result<Found> {
+pub fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> Result<Found> {
     let path = path(dir, generation);
     let bytes = match files.read(&path) {
         Ok(bytes) => bytes,
@@ -73,7 +73,7 @@ pub fn read(files: &dyn Files, dir: &Path, generation: Generation) -> Result<Fou
 }
 
 /// The newest record, for a reader: it has no second witness to turn to.
-pub fn newest(files: &dyn Files, dir: &Path) -> Result<VersionRecord> {
+pub fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
     let Some(&generation) = generations(files, dir)?.last() else {
         creation::refuse_unfinished(files, dir)?;
         return Err(Error::not_a_database(dir));

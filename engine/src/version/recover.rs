@@ -1,6 +1,6 @@
 //! Opening for writing: which version is the truth, what the logs add to it, what is left over.
 
-use crate::disk::files::{Files, list};
+use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::Result;
@@ -37,10 +37,11 @@ pub(crate) fn open(
     warnings: &mut Vec<String>,
 ) -> Result<Recovered> {
     let reserve = Arc::new(Reserve::find(files, layout));
+    let storage: Arc<dyn Storage> = files.clone();
     let files = &**files;
     let witnesses = witnesses::witnesses(files, layout, &reserve, warnings)?;
     let record = &witnesses.record;
-    let model = load::model(layout, record, options)?;
+    let model = load::model(&storage, layout, record, options.threads)?;
     let scanner = Arc::new(Scanner::new(options.threads)?);
     let mut snapshot = load::snapshot(files, layout, record, model, scanner, None)?;
     let replayed = replay::replay_logs(files, layout, record, &reserve, &mut snapshot, warnings)?;
@@ -57,7 +58,7 @@ pub(crate) fn open(
 }
 
 /// The id that the next segment gets: above all that any file has.
-fn next_segment(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<SegmentId> {
+fn next_segment(files: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<SegmentId> {
     let names = list(files, &layout.segments())?;
     let mut used = record.next_segment.0;
     let mut take = |names: Vec<String>| {

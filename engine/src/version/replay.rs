@@ -1,6 +1,6 @@
 //! What the logs add to a version: rows and deletions that are in no segment yet.
 
-use crate::disk::files::{self, Files, list};
+use crate::disk::files::{self, Files, Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// The live logs of a record, oldest first.
 pub(crate) fn live_logs(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
 ) -> Result<Vec<LogId>> {

@@ -1,6 +1,6 @@
 //! The two witnesses of the newest version, the catalog and the manifests, and what to do where they do not agree.
 
-use crate::disk::files::{Files, list};
+use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::orphans::orphan;
 use crate::disk::reserve::Reserve;
@@ -161,7 +161,11 @@ fn open_catalog(
 }
 
 /// With no manifest at all the catalog is trusted only if nothing on disk is newer than what it says.
-fn expect_nothing_newer(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<()> {
+fn expect_nothing_newer(
+    files: &dyn Storage,
+    layout: &Layout,
+    record: &VersionRecord,
+) -> Result<()> {
     let segments = list(files, &layout.segments())?;
     let newest = segments
         .iter()

@@ -1,6 +1,6 @@
 //! A segment's files, open under one model: what queries and housekeeping read.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::error::{Error, Result};
 use crate::ids::SegmentId;
 use crate::model::Model;
@@ -37,7 +37,7 @@ pub struct SegmentView {
 
 impl Sealed {
     /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
-    pub fn open(files: &dyn Files, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
+    pub fn open(files: &dyn Storage, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
         let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
         let kind = rows.vector_kind();
         let vecs = match model.kind() {
@@ -172,6 +172,17 @@ fn expect(holds: bool, path: &Path, what: impl FnOnce() -> String) -> Result<()>
     }
 }
 
+/// The files that a model needs of a segment, in addition to those that the record names.
+pub fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
+    let vecs = match model.kind() {
+        RowsKind::Text => Some(FileName::Vecs(id, ShortId::of(&model.encoder_id().0))),
+        RowsKind::Vector => None,
+    };
+    let codes = model.id().filter(|_| model.quantizer().is_some());
+    let codes = codes.map(|codes| FileName::Codes(id, ShortId::of(&codes.0)));
+    [vecs, codes].into_iter().flatten().collect()
+}
+
 /// Where a segment's vectors under a model's encoder are.
 pub fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
     FileName::Vecs(id, ShortId::of(&model.encoder_id().0)).within(dir)
@@ -186,7 +197,7 @@ pub fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
 impl SegmentView {
     /// Opens what a record names.
     pub fn open(
-        files: &dyn Files,
+        files: &dyn Storage,
         dir: &Path,
         record: &SegmentRecord,
         model: &Model,
@@ -197,7 +208,7 @@ impl SegmentView {
 
     /// An open segment with the deletions that a record names.
     pub fn with_deletions(
-        files: &dyn Files,
+        files: &dyn Storage,
         dir: &Path,
         record: &SegmentRecord,
         sealed: Arc<Sealed>,

@@ -3,7 +3,7 @@
 use super::Store;
 use super::locks::MayChangeSegments;
 use super::write_segment::{CodedRows, NewSegment, write_segment};
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
@@ -323,7 +323,7 @@ impl Store {
 }
 
 /// Bytes of the logs that are still needed and closed.
-fn closed_log_bytes(files: &dyn Files, layout: &Layout, committer: &Committer) -> u64 {
+fn closed_log_bytes(files: &dyn Storage, layout: &Layout, committer: &Committer) -> u64 {
     let open = committer.log.as_ref().map(LogWriter::id);
     let names = files.list(&layout.logs()).unwrap_or_default();
     let closed = names.iter().filter_map(|name| {

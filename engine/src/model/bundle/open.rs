@@ -2,8 +2,9 @@
 
 use super::spec::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
 use super::tensors;
+use crate::disk::files::{Disk, Storage};
 #[cfg(feature = "onnx")]
-use crate::disk::mmap::Mapping;
+use crate::disk::{files::OpenFile, mmap::Mapping};
 use crate::error::{Error, Result};
 use crate::ids::content::to_hex;
 use crate::ids::{EncoderId, ModelId};
@@ -13,8 +14,7 @@ use crate::model::encoder::GraphSource;
 use crate::model::encoder::{Encoder, EncoderOptions};
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Bundle(Arc<Opened>);
 
 struct Opened {
+    storage: Arc<dyn Storage>,
     dir: PathBuf,
     manifest: Manifest,
     model_id: ModelId,
@@ -44,18 +45,23 @@ impl Bundle {
     /// Opens a bundle: the manifest and the quantizer's tensors are read and checked, and every file is there with its
     /// length. The encoder's files are hashed when it is first loaded, by [`encoder`](Self::encoder).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        let dir = dir.as_ref().to_path_buf();
+        Self::open_on(Arc::new(Disk::default()), dir.as_ref())
+    }
+
+    /// Opens a bundle in another place than the disk, or read in another way.
+    pub(crate) fn open_on(storage: Arc<dyn Storage>, dir: &Path) -> Result<Self> {
+        let dir = dir.to_path_buf();
         let path = dir.join(MANIFEST_FILE);
-        if !dir.is_dir() {
-            return Err(Error::Model(format!(
-                "{} is not a bundle: there is no such directory",
-                dir.display()
-            )));
-        }
-        let bytes = match read_plain(&path, MAX_MANIFEST_BYTES) {
+        let bytes = match read_up_to(&*storage, &path, MAX_MANIFEST_BYTES) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                let what = match storage.list(&dir) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                        "there is no such directory".into()
+                    }
+                    _ => format!("it holds no {MANIFEST_FILE}"),
+                };
                 return Err(Error::Model(format!(
-                    "{} is not a bundle: it holds no {MANIFEST_FILE}",
+                    "{} is not a bundle: {what}",
                     dir.display()
                 )));
             }
@@ -64,13 +70,12 @@ impl Bundle {
         let manifest = Manifest::decode(&path, &bytes)?;
         for entry in &manifest.files {
             let path = dir.join(&entry.name);
-            let found = fs::symlink_metadata(&path).map_err(Error::io("opening", &path))?;
-            check_plain(&path, &found)?;
-            check_length(&path, found.len(), entry)?;
+            let len = storage.len(&path).map_err(Error::io("opening", &path))?;
+            check_length(&path, len, entry)?;
         }
         let quantizer = match (&manifest.quantizer, manifest.file(TENSORS_FILE)) {
             (Some(spec), Some(entry)) => {
-                let bytes = read_checked(&dir, entry)?;
+                let bytes = read_checked(&*storage, &dir, entry)?;
                 Some(tensors::decode(
                     &dir.join(TENSORS_FILE),
                     &bytes,
@@ -88,6 +93,7 @@ impl Bundle {
             quantizer,
             encoder: Mutex::new(None),
             derived: false,
+            storage,
         })))
     }
 
@@ -102,6 +108,7 @@ impl Bundle {
             quantizer: None,
             encoder: Mutex::new(None),
             derived: true,
+            storage: Arc::clone(&self.0.storage),
         }))
     }
 
@@ -179,15 +186,14 @@ impl Bundle {
             .encoder
             .as_ref()
             .expect("the caller saw that there is one");
-        let no_mmap = options.no_mmap;
         let graph = |name: &str| -> Result<GraphSource> {
             let file = self.keep_open(name)?;
-            Ok(Box::new(move || file.checked(no_mmap)))
+            Ok(Box::new(move || file.checked()))
         };
         let files = EncoderFiles {
             graph: graph(&spec.graph)?,
             query_graph: spec.query_graph.as_deref().map(graph).transpose()?,
-            tokenizer: self.keep_open(&spec.tokenizer)?.checked(true)?.to_vec(),
+            tokenizer: self.keep_open(&spec.tokenizer)?.checked()?.to_vec(),
         };
         let encoder = OnnxEncoder::load(spec, files, options).map_err(|error| match error {
             Error::Model(what) => Error::Model(format!("{}: {what}", self.0.dir.display())),
@@ -222,17 +228,15 @@ impl Bundle {
             .expect("Manifest::check saw each file listed")
             .clone();
         let path = self.0.dir.join(name);
-        let found = fs::symlink_metadata(&path).map_err(Error::io("opening", &path))?;
-        check_plain(&path, &found)?;
-        let file = File::open(&path).map_err(Error::io("opening", &path))?;
-        let file = Mutex::new(file);
+        let opened = self.0.storage.open(&path);
+        let file = opened.map_err(Error::io("opening", &path))?;
         Ok(KeptFile { file, path, entry })
     }
 
     /// Reads and hashes every file: for `verify`. What [`open`](Self::open) leaves for later is done here.
     pub fn verify(&self) -> Result<()> {
         for entry in &self.0.manifest.files {
-            read_checked(&self.0.dir, entry)?;
+            read_checked(&*self.0.storage, &self.0.dir, entry)?;
         }
         Ok(())
     }
@@ -241,38 +245,29 @@ impl Bundle {
 /// A file of a bundle, kept open and checked at each read.
 #[cfg(feature = "onnx")]
 struct KeptFile {
-    /// One reader at a time: they share the position.
-    file: Mutex<File>,
+    file: Box<dyn OpenFile>,
     path: PathBuf,
     entry: FileEntry,
 }
 
 #[cfg(feature = "onnx")]
 impl KeptFile {
-    /// Its bytes, read or mapped, with the hash that the manifest says.
-    fn checked(&self, no_mmap: bool) -> Result<Mapping> {
-        use std::io::{Seek as _, SeekFrom};
+    /// Its bytes, with the hash that the manifest says.
+    fn checked(&self) -> Result<Mapping> {
         let failed = || Error::io("reading", &self.path);
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // Before anything of that size is read.
-        let len = file.metadata().map_err(failed())?.len();
+        let len = self.file.bytes().map_err(failed())?;
         check_length(&self.path, len, &self.entry)?;
-        let bytes = if no_mmap {
-            file.seek(SeekFrom::Start(0)).map_err(failed())?;
-            Mapping::read(&file)
-        } else {
-            Mapping::map(&file)
-        };
-        let bytes = bytes.map_err(failed())?;
+        let bytes = self.file.map().map_err(failed())?;
         check_contents(&self.path, &bytes, &self.entry)?;
         Ok(bytes)
     }
 }
 
 /// Reads one listed file and compares length and hash.
-fn read_checked(dir: &Path, entry: &FileEntry) -> Result<Vec<u8>> {
+fn read_checked(storage: &dyn Storage, dir: &Path, entry: &FileEntry) -> Result<Vec<u8>> {
     let path = dir.join(&entry.name);
-    let bytes = read_plain(&path, entry.bytes)?;
+    let bytes = read_up_to(storage, &path, entry.bytes)?;
     check_contents(&path, &bytes, entry)?;
     Ok(bytes)
 }
@@ -287,45 +282,14 @@ fn check_contents(path: &Path, bytes: &[u8], entry: &FileEntry) -> Result<()> {
     Ok(())
 }
 
-/// Reads a regular file of at most `limit` bytes.
-fn read_plain(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let found = fs::symlink_metadata(path).map_err(Error::io("opening", path))?;
-    check_plain(path, &found)?;
-    let file = File::open(path).map_err(Error::io("opening", path))?;
-    read_up_to(&file, path, limit)
-}
-
-fn read_up_to(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let len = file.metadata().map_err(Error::io("reading", path))?.len();
-    let mut bytes = Vec::with_capacity(len.min(limit) as usize + 1);
-    // One byte more than allowed, to see that there is more.
-    file.take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(Error::io("reading", path))?;
-    if bytes.len() as u64 > limit {
-        return Err(Error::corrupt(
-            path,
-            "contents",
-            limit,
-            format!("it has more than {limit} bytes"),
-        ));
+/// Reads a file of at most `limit` bytes.
+fn read_up_to(storage: &dyn Storage, path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let len = storage.len(path).map_err(Error::io("opening", path))?;
+    if len > limit {
+        let detail = format!("it has more than {limit} bytes");
+        return Err(Error::corrupt(path, "contents", limit, detail));
     }
-    Ok(bytes)
-}
-
-fn check_plain(path: &Path, found: &fs::Metadata) -> Result<()> {
-    if found.is_file() {
-        return Ok(());
-    }
-    let what = if found.is_symlink() {
-        "a symbolic link"
-    } else {
-        "no regular file"
-    };
-    Err(Error::Model(format!(
-        "{} is {what}; a bundle holds plain files only",
-        path.display()
-    )))
+    storage.read(path).map_err(Error::io("reading", path))
 }
 
 fn check_length(path: &Path, found: u64, entry: &FileEntry) -> Result<()> {

@@ -3,7 +3,7 @@
 //! Plain JSON for people, sealed for machines: its last field is the hash of every byte before it, so that a flipped
 //! bit in a prefix or a limit is noticed as surely as one in the weights.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::error::{Error, Result};
 use crate::ids::content::{ContentHash, from_hex, to_hex};
 use crate::ids::{EncoderId, ModelId};
@@ -299,7 +299,7 @@ impl Manifest {
     }
 
     /// Reads and checks the manifest of a bundle, and looks at none of its other files.
-    pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<Self> {
+    pub(crate) fn read(files: &dyn Storage, dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST_FILE);
         let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
         Self::decode(&path, &bytes)

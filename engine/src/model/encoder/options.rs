@@ -6,15 +6,12 @@
 pub struct EncoderOptions {
     /// Threads that compute. The default is what the process may use.
     pub threads: usize,
-    /// Read the graph into memory in place of mapping it.
-    pub no_mmap: bool,
 }
 
 impl Default for EncoderOptions {
     fn default() -> Self {
         Self {
             threads: crate::threads::cores(),
-            no_mmap: false,
         }
     }
 }
@@ -24,10 +21,7 @@ impl EncoderOptions {
     pub fn with_threads(threads: usize) -> Self {
         match threads {
             0 => Self::default(),
-            threads => Self {
-                threads,
-                ..Self::default()
-            },
+            threads => Self { threads },
         }
     }
 }

@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::meta::{Meta, RowsMeta, RowsSummary, VectorKind};
 use super::seqs::Seqs;
 use super::texts::{Texts, decompressor};
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::format::{Kind, Part, Section};
 use crate::row::ValueRef;
 use crate::segment::RowsHash;
@@ -46,7 +46,7 @@ pub(super) enum Values {
 
 impl RowsFile {
     /// Opens a file, checking its frame and lengths.
-    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Rows)?;
         let meta: Meta = file.decode(Section::Meta)?;
         file.expect_name(FileName::Rows(meta.about.segment))?;

@@ -5,7 +5,7 @@ use super::keys::{self, KeyBlock};
 use super::meta::{Meta, RowsMeta, VectorKind};
 use super::reader::{RowsFile, Values};
 use super::texts::{self, TextBlock, decompressor};
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::format::{Check, Container, Corrector, Kind, Part, Section};
 use crate::row::ValueRef;
 use crate::segment::RowsHash;
@@ -35,7 +35,7 @@ pub enum Salvaged<'a> {
 
 impl RowsFile {
     /// The segment that a file is of, by its content, and its hash; `None` if it is damaged.
-    pub fn identify(files: &dyn Files, path: &Path) -> Option<(SegmentId, RowsHash)> {
+    pub fn identify(files: &dyn Storage, path: &Path) -> Option<(SegmentId, RowsHash)> {
         let file = SegmentFile::open(files, path, Kind::Rows).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
         let hash = RowsHash(file.container().content_hash());
@@ -45,7 +45,7 @@ impl RowsFile {
     /// Opens a file whose META may be damaged: all but the metric, and whether vectors are f32 or f16, follows from the
     /// other sections.
     pub fn open_damaged(
-        files: &dyn Files,
+        files: &dyn Storage,
         path: &Path,
         metric: Metric,
         store: Option<Precision>,

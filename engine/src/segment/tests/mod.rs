@@ -7,7 +7,7 @@ mod round_trip;
 
 use super::*;
 use crate::disk::files::Disk;
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::quantizer::CodeShape;
 use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
 use crate::stored::{Precision, StoredRef};
