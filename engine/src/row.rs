@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::ids::Seq;
+use crate::model::serving::Serving;
 use crate::stored::{Precision, StoredRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -223,8 +224,8 @@ pub struct QueryOptions {
     pub filter: Option<Filter>,
     /// Which scores find the rows.
     pub search: Search,
-    /// How many rows [`Search::Auto`] takes by codes and scores by their stored vectors; by default
-    /// [`default_candidates`](Self::default_candidates). More find more, and take longer.
+    /// How many rows [`Search::Auto`] takes by codes and scores by their stored vectors. By default what was measured for
+    /// the model ([`Serving`]), else [`default_candidates`](Self::default_candidates). More find more, and take longer.
     pub candidates: Option<usize>,
     /// Hits to leave out, best first: for the pages after the first.
     pub offset: usize,
@@ -290,9 +291,13 @@ impl QueryOptions {
         (10 * k).max(400)
     }
 
-    /// How many candidates a search by codes and stored vectors takes.
-    pub(crate) fn wanted_candidates(&self) -> usize {
-        (self.candidates).unwrap_or_else(|| Self::default_candidates(self.depth()))
+    /// How many candidates a search by codes and stored vectors takes: as asked, else as measured, else the default.
+    pub(crate) fn wanted_candidates(&self, serving: Option<Serving>) -> usize {
+        let depth = self.depth();
+        self.candidates.unwrap_or_else(|| match serving {
+            Some(serving) => serving.candidates_for(depth).min(MAX_CANDIDATES),
+            None => Self::default_candidates(depth),
+        })
     }
 
     /// Hits that are ranked, those that `offset` leaves out among them.

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::ids::{Generation, RowId, Seq};
 use crate::model::Model;
+use crate::model::serving::Serving;
 use crate::row::{Row, Value, ValueRef};
 use crate::scan::Scanner;
 use crate::segment::KeyHash;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) generation: Generation,
+    /// Settings of queries under the model.
+    pub(crate) serving: Option<Serving>,
     pub(crate) model: Arc<Model>,
     pub(crate) segments: Arc<Vec<SegmentView>>,
     pub(crate) tail: Tail,

@@ -62,9 +62,10 @@ pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Res
         let path = layout.models().join(&name);
         match name.parse::<ModelId>() {
             Ok(id) if stays(&id) => {
-                let encoder = crate::Bundle::open(&path)?.encoder_id();
-                needed.insert((Component::Codes, ShortId::of(&id.0)));
-                needed.insert((Component::Vecs, ShortId::of(&encoder.0)));
+                let bundle = crate::Bundle::open(&path)?;
+                let codes = bundle.codes_id();
+                needed.extend(codes.map(|codes| (Component::Codes, ShortId::of(&codes.0))));
+                needed.insert((Component::Vecs, ShortId::of(&bundle.encoder_id().0)));
             }
             Ok(id) => {
                 pruned.models.push(id);

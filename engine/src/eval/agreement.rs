@@ -24,8 +24,8 @@ pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps<'_>) -> 
     if let Some(candidates) = options.candidates {
         auto = auto.candidates(candidates.max(depth));
     }
-    let auto = Plan::of(&auto, evaluator.has_codes())?;
-    let exact = Plan::of(&QueryOptions::top(depth).search(Search::Exact), true)?;
+    let auto = Plan::of(&auto, searched)?;
+    let exact = Plan::of(&QueryOptions::top(depth).search(Search::Exact), searched)?;
     let numbers = Numbers::of(&searched.parts, 0);
     let mut shares = Vec::with_capacity(answers.len());
     for (vectors, answers) in

@@ -193,6 +193,8 @@ fn in_space<T>(
     let searched = Searched {
         parts: vec![Held::values(keys, dim)],
         quantizer: None,
+        scorer: None,
+        serving: None,
         metric: inner(coded.quantizer.metric()),
         dim,
         scanner: coded.searched.scanner,

@@ -165,6 +165,11 @@ pub(super) fn under<'a>(
     Ok(Searched {
         parts: snapshot.parts().map(held).collect::<Result<_>>()?,
         quantizer: model.quantizer(),
+        scorer: model.scorer(),
+        serving: match model.model_id() == snapshot.model().model_id() {
+            true => snapshot.serving,
+            false => model.serving(),
+        },
         metric: model.metric(),
         dim: model.dim(),
         scanner,
@@ -181,7 +186,7 @@ pub(super) fn work(snapshot: &Snapshot, model: &Model) -> u64 {
 
 /// Whether codes have to be made for a model; those of the active one are there.
 fn are_codes_made(snapshot: &Snapshot, model: &Model) -> bool {
-    model.quantizer().is_some() && model.model_id() != snapshot.model().model_id()
+    model.quantizer().is_some() && model.codes_id() != snapshot.model().codes_id()
 }
 
 /// The vectors of a part's texts; those of dead rows are zero.

@@ -89,6 +89,8 @@ impl<'a> Keys<'a> {
         let searched = Searched {
             parts: vec![keys.quantized(self.quantizer, scanner, &steps)?],
             quantizer: Some(self.quantizer),
+            scorer: None,
+            serving: None,
             metric: self.quantizer.metric(),
             dim: width,
             scanner,

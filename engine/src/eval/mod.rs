@@ -145,9 +145,14 @@ impl<'a> Evaluator<'a> {
         self.searched.quantizer.is_some()
     }
 
+    /// Whether [`Search::Auto`] scores candidates again.
+    fn rescores(&self) -> bool {
+        self.has_codes() || self.searched.has_map()
+    }
+
     /// Ranks the rows for each question in one of the ways in which a query can.
     pub fn search(&self, search: Search) -> Result<Ranks> {
-        let passes = ranks::passes(&self.options, search, self.has_codes())?;
+        let passes = ranks::passes(self, search)?;
         let steps = self.steps(passes.len() as u64);
         let numbers = Numbers::of(&self.searched.parts, 0);
         match search {
@@ -162,7 +167,7 @@ impl<'a> Evaluator<'a> {
                 };
                 self.in_full(search, &pool, &steps)
             }
-            Search::Auto if self.has_codes() => ranks::rescored(self, &passes, &numbers, &steps),
+            Search::Auto if self.rescores() => ranks::rescored(self, &passes, &numbers, &steps),
             Search::Auto | Search::Exact => {
                 let pool = ByVectors {
                     searched: &self.searched,

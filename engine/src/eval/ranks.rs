@@ -1,7 +1,7 @@
 //! What a way of searching finds, at each depth with the candidates that a query of that depth takes.
 
 use super::numbers::Numbers;
-use super::{EvalOptions, Evaluator, Place, Places, SAMPLE_HITS, Samples, Steps};
+use super::{Evaluator, Place, Places, SAMPLE_HITS, Samples, Steps};
 use crate::error::Result;
 use crate::query::filter::Masks;
 use crate::query::plan::Plan;
@@ -82,14 +82,11 @@ pub(super) struct Depth {
 
 /// The depths at which queries take different numbers of candidates: each is the deepest of its number. Without
 /// candidates there is one pass, at the deepest.
-pub(super) fn passes(
-    options: &EvalOptions<'_>,
-    search: Search,
-    has_codes: bool,
-) -> Result<Vec<Depth>> {
+pub(super) fn passes(evaluator: &Evaluator<'_>, search: Search) -> Result<Vec<Depth>> {
+    let options = &evaluator.options;
     let mut cuts = options.cuts.clone();
     cuts.sort_unstable();
-    if search != Search::Auto || !has_codes || options.candidates.is_some() {
+    if search != Search::Auto || !evaluator.rescores() || options.candidates.is_some() {
         cuts.drain(..cuts.len().saturating_sub(1));
     }
     let mut passes: Vec<Depth> = Vec::new();
@@ -99,7 +96,7 @@ pub(super) fn passes(
         if query.candidates.is_some() {
             query.check()?;
         }
-        let candidates = query.wanted_candidates();
+        let candidates = query.wanted_candidates(evaluator.searched.serving);
         match passes.last_mut() {
             Some(last) if last.candidates == candidates => last.cut = cut,
             _ => passes.push(Depth { cut, candidates }),
@@ -156,7 +153,7 @@ fn pass(
     let answers = &questions.answers;
     let excluded = answers.iter().map(|answers| answers.excluded.len()).max();
     let depth = candidates + excluded.unwrap_or(0);
-    let plan = Plan::of(&QueryOptions::top(depth).candidates(depth), true)?;
+    let plan = Plan::of(&QueryOptions::top(depth).candidates(depth), searched)?;
     let mut places = Vec::with_capacity(answers.len());
     let mut kept = Vec::new();
     for (vectors, answers) in

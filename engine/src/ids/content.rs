@@ -73,8 +73,14 @@ content_id! {
 }
 
 content_id! {
-    /// An encoder together with the quantizer's tensors and how they are used. Codes carry it, so that they are never
-    /// scored with another codebook.
+    /// What codes depend on: the encoder, the quantizer's tensors and how they are used. Codes files carry it, so that
+    /// codes are never scored with another codebook.
+    CodesId
+}
+
+content_id! {
+    /// Everything that defines an answer: what [`CodesId`] stands for, and how candidates are scored. Without a learned
+    /// scorer it has the bytes of the [`CodesId`].
     ModelId
 }
 

@@ -6,13 +6,17 @@
 pub mod bundle;
 pub mod encoder;
 pub(crate) mod registry;
+pub(crate) mod scorer;
+pub(crate) mod serving;
 pub(crate) mod shared;
 
 use crate::error::{Error, Result};
-use crate::ids::{EncoderId, ModelId};
+use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::model::bundle::Bundle;
 use crate::model::encoder::{Encoder, EncoderOptions};
+use crate::model::scorer::Scorer;
+use crate::model::serving::Serving;
 use crate::quantizer::{CodeShape, Quantizer};
 use crate::row::{Row, RowsKind, Value};
 use crate::stored::{Precision, Stored};
@@ -103,10 +107,45 @@ impl Model {
         self.id.unwrap_or_else(|| ModelId::exact(self.encoder_id))
     }
 
+    /// Returns what its codes depend on, by content; `None` without a quantizer. Models that differ in the scorer alone
+    /// share their codes.
+    pub fn codes_id(&self) -> Option<CodesId> {
+        self.bundle.as_ref()?.codes_id()
+    }
+
+    /// Returns how candidates are scored, if that was learned.
+    pub fn scorer(&self) -> Option<&Scorer> {
+        self.bundle.as_ref()?.scorer()
+    }
+
+    /// Returns the settings that its bundle proposes, measured when it was trained.
+    pub fn serving(&self) -> Option<Serving> {
+        self.bundle.as_ref()?.manifest().serving
+    }
+
+    /// Returns `true` if rows have the same vectors and codes under both models, so that no file has to be written to
+    /// switch from one to the other.
+    pub(crate) fn shares_files_with(&self, other: &Self) -> bool {
+        self.encoder_id == other.encoder_id && self.codes_id() == other.codes_id()
+    }
+
+    /// Takes over the other's encoder, if it is the same one and was loaded.
+    #[must_use]
+    pub(crate) fn with_encoder_of(self, other: &Self) -> Self {
+        if self.encoder_id == other.encoder_id
+            && let Some(encoder) = other.encoder.get()
+        {
+            let _ = self.encoder.set(Arc::clone(encoder));
+        }
+        self
+    }
+
     /// How it was trained: `mopq`, `opq`, ...; `exact` without a quantizer.
     pub fn method(&self) -> &str {
-        match (&self.bundle, &self.quantizer) {
-            (Some(bundle), Some(_)) => &bundle.manifest().method,
+        match &self.bundle {
+            Some(bundle) if self.quantizer.is_some() || bundle.scorer().is_some() => {
+                &bundle.manifest().method
+            }
             _ => "exact",
         }
     }

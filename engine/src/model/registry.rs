@@ -168,7 +168,7 @@ pub(crate) fn open(
             "this database has no model {id}; `mopqdb models` lists those it has"
         ))),
     };
-    Ok(model?.stored_as(active.precision()))
+    Ok(model?.stored_as(active.precision()).with_encoder_of(active))
 }
 
 /// The same for a rebuild, after which a record names the model: `exact` gets its bundle now if it has none yet.

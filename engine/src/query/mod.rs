@@ -52,8 +52,8 @@ impl Snapshot {
         options: &QueryOptions,
     ) -> Result<(Vec<Vec<Hit>>, Explanation)> {
         options.check()?;
-        let plan = Plan::of(options, self.model.quantizer().is_some())?;
         let searched = self.searched();
+        let plan = Plan::of(options, &searched)?;
         let mut trace = Trace::start();
 
         let vectors = vectors::of(&self.model, queries)?;
@@ -75,7 +75,7 @@ impl Snapshot {
 
         let cycles = options.k as f64 * hits::CYCLES;
         let hits = (self.scanner).each(&ranked, cycles, |(ranked, _)| {
-            hits::take(self, hits::page(ranked, options), plan.scored())
+            hits::take(self, hits::page(ranked, options))
         })?;
         let taken = hits.iter().map(Vec::len).sum::<usize>();
         trace.stage("hits", Counts::rows(taken));

@@ -4,6 +4,8 @@ use super::explain::Counts;
 use crate::error::Result;
 use crate::kernel::Queries;
 use crate::metric::Metric;
+use crate::model::scorer::Scorer;
+use crate::model::serving::Serving;
 use crate::quantizer::Quantizer;
 use crate::scan::{Gathered, Scanner};
 use crate::snapshot::Snapshot;
@@ -15,6 +17,10 @@ pub(crate) struct Searched<'a, P> {
     pub(crate) parts: Vec<P>,
     /// Makes the tables that score codes; `None`: rows have no codes.
     pub(crate) quantizer: Option<&'a Quantizer>,
+    /// How candidates are scored; `None`: by the metric.
+    pub(crate) scorer: Option<&'a Scorer>,
+    /// Settings of queries that were measured for the model.
+    pub(crate) serving: Option<Serving>,
     /// How stored vectors are compared.
     pub(crate) metric: Metric,
     /// Values per stored vector.
@@ -28,6 +34,8 @@ impl Snapshot {
         Searched {
             parts: self.parts().collect(),
             quantizer: self.model.quantizer(),
+            scorer: self.model.scorer(),
+            serving: self.serving,
             metric: self.model.metric(),
             dim: self.model.dim(),
             scanner: &self.scanner,
@@ -36,6 +44,11 @@ impl Snapshot {
 }
 
 impl<P: Searchable> Searched<'_, P> {
+    /// Returns `true` if a query map is part of the score.
+    pub(crate) fn has_map(&self) -> bool {
+        self.scorer.is_some_and(|scorer| scorer.map().is_some())
+    }
+
     /// The number of queries in (queries, dim).
     pub(crate) fn queries(&self, vectors: &[f32]) -> usize {
         vectors.len() / self.dim

@@ -156,9 +156,7 @@ fn has_codes(
         };
         let rows = &view.sealed.rows;
         let theirs = check_codes(&codes, rows, target).is_ok()
-            && target
-                .id()
-                .is_some_and(|model| model.0 == codes.meta().model);
+            && target.codes_id() == Some(codes.meta().codes);
         if theirs && codes.verify().is_empty() {
             return Ok(true);
         }

@@ -48,7 +48,10 @@ pub(super) fn prepare(
         return Ok((None, rebuilt));
     }
     let target = open_target(files, layout, id, &reader, options)?;
-    seal()?;
+    let has_all = target.shares_files_with(reader.snapshot().model());
+    if !has_all {
+        seal()?;
+    }
     reader.refresh()?;
     // Whoever opens a database commits what an earlier rebuild left ready.
     let base = reader.snapshot().model.id();
@@ -83,6 +86,12 @@ pub(super) fn prepare(
             .map(|view| view.sealed.rows.row_count() as u64)
             .sum();
         let mut news = false;
+        if has_all {
+            // What differs is how candidates are scored: every file is there.
+            rebuilt.reused = total;
+            options.watch.report(total, total);
+            break;
+        }
         for view in snapshot.segments.iter() {
             if !finished.insert(view.sealed.id) {
                 continue;

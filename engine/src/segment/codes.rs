@@ -7,7 +7,7 @@ use super::{RowsFile, RowsHash};
 use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
 use crate::quantizer::{Bits, CodeShape};
-use crate::{Error, Result, SegmentId};
+use crate::{CodesId, Error, Result, SegmentId};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ pub struct CodesMeta {
     pub segment: SegmentId,
     /// The rows file whose rows were quantized.
     pub rows_hash: RowsHash,
-    /// The model, its whole id.
-    pub model: [u8; 32],
+    /// What they depend on.
+    pub codes: CodesId,
     /// Rows, as many as the rows file has.
     pub rows: u32,
     /// Subspaces and codewords.
@@ -34,7 +34,7 @@ impl CodesMeta {
     }
 
     fn name(&self) -> FileName {
-        FileName::Codes(self.segment, ShortId::of(&self.model))
+        FileName::Codes(self.segment, ShortId::of(&self.codes.0))
     }
 }
 
@@ -49,7 +49,7 @@ impl Encode for CodesMeta {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.segment.0);
         out.put_u64(self.rows_hash.0);
-        out.extend_from_slice(&self.model);
+        out.extend_from_slice(&self.codes.0);
         out.put_u32(self.rows);
         out.put_u32(self.shape.subspaces() as u32);
         out.put_u32(self.shape.codewords() as u32);
@@ -61,7 +61,7 @@ impl Decode for CodesMeta {
     fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
         let segment = SegmentId(fields.u64()?);
         let rows_hash = RowsHash(fields.u64()?);
-        let model = fields.array()?;
+        let codes = CodesId(fields.array()?);
         let rows = fields.u32()?;
         let (subspaces, codewords, found) = (fields.u32()?, fields.u32()?, fields.u32()?);
         let shape = CodeShape::new(subspaces as usize, codewords as usize);
@@ -73,7 +73,7 @@ impl Decode for CodesMeta {
         Ok(Self {
             segment,
             rows_hash,
-            model,
+            codes,
             rows,
             shape,
         })

@@ -102,6 +102,7 @@ pub(crate) fn snapshot(
     }
     Ok(Snapshot {
         generation: record.generation,
+        serving: record.active_serving(),
         model,
         segments: Arc::new(segments),
         tail: Tail::default(),

@@ -3,10 +3,12 @@
 use crate::ids::{DatabaseId, EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
 use crate::model::Model;
+use crate::model::serving::Serving;
 use crate::row::RowsKind;
 use crate::segment::SegmentRecord;
 use crate::stored::Precision;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The newest version of the record's layout that this program reads and writes.
@@ -36,6 +38,9 @@ pub struct VersionRecord {
     /// Which database this is, wherever its files are copied to. Version 1 has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database: Option<DatabaseId>,
+    /// Settings of queries, by model. Version 1 has none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub serving: BTreeMap<ModelId, Serving>,
     /// The encoder that made the stored vectors.
     pub encoder: EncoderId,
     /// The active model; none for ready-made vectors without a quantizer.
@@ -74,6 +79,7 @@ impl VersionRecord {
             dim: model.dim() as u32,
             store: Some(model.precision()),
             database: Some(database),
+            serving: BTreeMap::new(),
             encoder: model.encoder_id(),
             model: model.id(),
             segments: Vec::new(),
@@ -86,6 +92,11 @@ impl VersionRecord {
     /// The active model by its id: that of `exact` where none is named.
     pub fn model_id(&self) -> ModelId {
         self.model.unwrap_or_else(|| ModelId::exact(self.encoder))
+    }
+
+    /// Returns the settings of queries under the active model.
+    pub fn active_serving(&self) -> Option<Serving> {
+        self.serving.get(&self.model_id()).copied()
     }
 
     /// Returns how stored vectors are rounded.
@@ -137,8 +148,12 @@ impl VersionRecord {
         }
         let mut record: Self =
             serde_json::from_slice(body).map_err(|e| BadRecord::Damaged(e.to_string()))?;
-        if (version > 1) != (record.store.is_some() && record.database.is_some()) {
+        let has_all = record.store.is_some() && record.database.is_some();
+        if (version > 1) != has_all || (version == 1 && !record.serving.is_empty()) {
             return Err(damaged("its members are those of another version"));
+        }
+        if record.serving.values().any(|serving| !serving.is_valid()) {
+            return Err(damaged("settings of queries contradict themselves"));
         }
         record.version = version;
         if record.generation.0 != u64_at(32) {
@@ -161,6 +176,7 @@ pub(crate) mod tests {
             dim: 384,
             store: Some(Precision::I8),
             database: Some(DatabaseId([5; 16])),
+            serving: BTreeMap::from([(ModelId([9; 32]), Serving::new(10, 300).unwrap())]),
             encoder: EncoderId([7; 32]),
             model: Some(ModelId([9; 32])),
             segments: vec![SegmentRecord {
@@ -186,6 +202,7 @@ pub(crate) mod tests {
             version: 1,
             store: None,
             database: None,
+            serving: BTreeMap::new(),
             ..record(6)
         };
         let bytes = old.encode();

@@ -67,19 +67,19 @@ impl Sealed {
                 Some(vecs)
             }
         };
-        let codes = match (model.id(), model.quantizer()) {
-            (Some(model_id), Some(_)) => {
+        let codes = match model.codes_id() {
+            Some(codes_id) => {
                 let path =
                     codes_path(dir, id, model).expect("a model with a quantizer has codes files");
                 let codes = CodesFile::open(files, &path)?;
                 check_codes(&codes, &rows, model).and_then(|()| {
-                    expect(codes.meta().model == model_id.0, &path, || {
-                        "made under another model".into()
+                    expect(codes.meta().codes == codes_id, &path, || {
+                        "made by another quantizer".into()
                     })
                 })?;
                 Some(codes)
             }
-            _ => None,
+            None => None,
         };
         Ok(Self {
             id,
@@ -178,7 +178,7 @@ pub fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
         RowsKind::Text => Some(FileName::Vecs(id, ShortId::of(&model.encoder_id().0))),
         RowsKind::Vector => None,
     };
-    let codes = model.id().filter(|_| model.quantizer().is_some());
+    let codes = model.codes_id();
     let codes = codes.map(|codes| FileName::Codes(id, ShortId::of(&codes.0)));
     [vecs, codes].into_iter().flatten().collect()
 }
@@ -190,8 +190,7 @@ pub fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
 
 /// Where a segment's codes under a model are; none if the model has no quantizer.
 pub fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
-    model.quantizer()?;
-    Some(FileName::Codes(id, ShortId::of(&model.id()?.0)).within(dir))
+    Some(FileName::Codes(id, ShortId::of(&model.codes_id()?.0)).within(dir))
 }
 
 impl SegmentView {

@@ -289,6 +289,12 @@ impl Store {
             .map_err(Error::io("syncing", &dir))?;
         snapshot.generation = generation;
         let model = &snapshot.model;
+        let before = committer.record.clone();
+        let mut serving = before.serving.clone();
+        match snapshot.serving {
+            Some(settings) => drop(serving.insert(model.model_id(), settings)),
+            None => drop(serving.remove(&model.model_id())),
+        }
         let record = VersionRecord {
             version: RECORD_VERSION,
             generation,
@@ -300,6 +306,7 @@ impl Store {
                 Some(database) => database,
                 None => DatabaseId::random()?,
             }),
+            serving,
             encoder: model.encoder_id(),
             model: model.id(),
             segments,
@@ -307,7 +314,6 @@ impl Store {
             first_seq,
             next_segment: committer.next_segment,
         };
-        let before = committer.record.clone();
         committer.witness(&*self.files, &self.layout, record)?;
         self.versions.publish(snapshot);
         committer.closed_bytes = closed_log_bytes(&*self.files, &self.layout, committer);

@@ -132,7 +132,9 @@ impl CodesSink {
         let meta = CodesMeta {
             segment,
             rows_hash,
-            model: model.id().expect("a model with a quantizer has a bundle").0,
+            codes: model
+                .codes_id()
+                .expect("a model with a quantizer has codes"),
             rows,
             shape,
         };

@@ -19,6 +19,7 @@ use crate::version::manifest;
 use crate::version::record::RECORD_VERSION;
 use crate::view::live::Live;
 use crate::view::segment::{Sealed, SegmentView, derived};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -195,6 +196,8 @@ impl Repair<'_> {
                 Some(database) => database,
                 None => DatabaseId::random()?,
             }),
+            serving: (base.hint.as_ref())
+                .map_or_else(BTreeMap::new, |record| record.serving.clone()),
             encoder: model.encoder_id(),
             model: model.id(),
             segments: records,

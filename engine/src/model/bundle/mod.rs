@@ -5,6 +5,7 @@
 //! encoder.onnx          token ids and mask to hidden states (query_encoder.onnx if the towers differ)
 //! tokenizer.json        text to token ids
 //! tensors.safetensors   the quantizer: codebook, head, rotation, keys, bilinear
+//! scorer.safetensors    how candidates are scored: query map, weight of words
 //! ```
 //!
 //! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or, for
@@ -14,6 +15,7 @@
 #[cfg(feature = "onnx-write")]
 mod from_weights;
 mod open;
+mod scorer;
 mod spec;
 mod tensors;
 mod writer;
@@ -26,7 +28,7 @@ pub use from_weights::{WRITER_VERSION, bundle_from_weights, make_default_bundle}
 pub use open::Bundle;
 pub use spec::{
     ActivationName, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest, QuantizerSpec,
-    QueryName, SelectionName, TENSORS_FILE,
+    QueryName, SCORER_FILE, SelectionName, TENSORS_FILE,
 };
 pub use writer::BundleWriter;
 

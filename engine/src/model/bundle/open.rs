@@ -1,17 +1,20 @@
 //! Opening a bundle: everything but the encoder's own files is checked before it is used; those when first loaded.
 
-use super::spec::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
-use super::tensors;
+use super::spec::{
+    FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SCORER_FILE, TENSORS_FILE,
+};
+use super::{scorer, tensors};
 use crate::disk::files::{Disk, Storage};
 #[cfg(feature = "onnx")]
 use crate::disk::{files::OpenFile, mmap::Mapping};
 use crate::error::{Error, Result};
 use crate::ids::content::to_hex;
-use crate::ids::{EncoderId, ModelId};
+use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 #[cfg(feature = "onnx")]
 use crate::model::encoder::GraphSource;
 use crate::model::encoder::{Encoder, EncoderOptions};
+use crate::model::scorer::Scorer;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
 use std::io;
@@ -29,6 +32,7 @@ struct Opened {
     model_id: ModelId,
     encoder_id: EncoderId,
     quantizer: Option<Quantizer>,
+    scorer: Option<Scorer>,
     /// Loaded when first asked for, then shared.
     encoder: Mutex<Option<Arc<dyn Encoder>>>,
     /// The manifest is not the one in `dir`, but made from it by [`Bundle::without_quantizer`].
@@ -85,12 +89,21 @@ impl Bundle {
             }
             _ => None,
         };
+        let scorer = match manifest.file(SCORER_FILE) {
+            Some(entry) => {
+                let bytes = read_checked(&*storage, &dir, entry)?;
+                let path = dir.join(SCORER_FILE);
+                Some(scorer::decode(&path, &bytes, manifest.input_dim)?)
+            }
+            None => None,
+        };
         Ok(Self(Arc::new(Opened {
             model_id: manifest.model_id(),
             encoder_id: manifest.encoder_id(),
             dir,
             manifest,
             quantizer,
+            scorer,
             encoder: Mutex::new(None),
             derived: false,
             storage,
@@ -106,6 +119,7 @@ impl Bundle {
             dir: self.0.dir.clone(),
             manifest,
             quantizer: None,
+            scorer: None,
             encoder: Mutex::new(None),
             derived: true,
             storage: Arc::clone(&self.0.storage),
@@ -127,9 +141,14 @@ impl Bundle {
         &self.0.manifest
     }
 
-    /// Encoder and quantizer, by content.
+    /// Returns everything that defines an answer, by content.
     pub fn model_id(&self) -> ModelId {
         self.0.model_id
+    }
+
+    /// Returns what codes depend on, by content; `None` without a quantizer.
+    pub fn codes_id(&self) -> Option<CodesId> {
+        self.0.manifest.codes_id()
     }
 
     /// What turns texts into vectors, by content.
@@ -155,6 +174,11 @@ impl Bundle {
     /// The quantizer, if the bundle has one.
     pub fn quantizer(&self) -> Result<Option<Quantizer>> {
         Ok(self.0.quantizer.clone())
+    }
+
+    /// Returns the scorer, if one was learned.
+    pub fn scorer(&self) -> Option<&Scorer> {
+        self.0.scorer.as_ref()
     }
 
     /// The encoder, if the bundle has one: loaded on the first call with [`EncoderOptions::default`], then shared.

@@ -6,9 +6,10 @@
 use crate::disk::files::Storage;
 use crate::error::{Error, Result};
 use crate::ids::content::{ContentHash, from_hex, to_hex};
-use crate::ids::{EncoderId, ModelId};
+use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::model::encoder::EncoderSpec;
+use crate::model::serving::Serving;
 use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -16,13 +17,16 @@ use std::collections::HashSet;
 use std::path::Path;
 
 /// The version that this program writes, and the newest that it reads.
-pub const MANIFEST_VERSION: u32 = 1;
+pub const MANIFEST_VERSION: u32 = 2;
 
 /// The manifest's name in a bundle.
 pub const MANIFEST_FILE: &str = "manifest.json";
 
 /// The name of the quantizer's tensors in a bundle.
 pub const TENSORS_FILE: &str = "tensors.safetensors";
+
+/// The name of the scorer's tensors in a bundle.
+pub const SCORER_FILE: &str = "scorer.safetensors";
 
 /// No manifest that we wrote comes near: it holds a training configuration and some curves.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 16 << 20;
@@ -43,6 +47,9 @@ pub struct Manifest {
     pub encoder: Option<EncoderSpec>,
     /// How vectors become codes; none until one is trained.
     pub quantizer: Option<QuantizerSpec>,
+    /// Settings of queries that were measured when the model was trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
     /// Configuration, seed and course of the training, as the trainer wrote them.
     pub training: serde_json::Value,
     /// Measured recall, as the trainer wrote it.
@@ -221,15 +228,20 @@ impl Manifest {
             input_dim: 0,
             encoder: None,
             quantizer: None,
+            serving: None,
             training: serde_json::Value::Null,
             evaluation: serde_json::Value::Null,
             files: Vec::new(),
         }
     }
 
-    /// The same encoder, without the quantizer and what was said of it.
+    /// The same encoder, without the quantizer, the scorer and what was said of them.
     pub(super) fn without_quantizer(&self) -> Self {
-        let files = self.files.iter().filter(|file| file.name != TENSORS_FILE);
+        let learned = [TENSORS_FILE, SCORER_FILE];
+        let files = self
+            .files
+            .iter()
+            .filter(|file| !learned.contains(&file.name.as_str()));
         Self {
             input_dim: self.input_dim,
             encoder: self.encoder.clone(),
@@ -268,11 +280,25 @@ impl Manifest {
         EncoderId(hash.finish())
     }
 
-    /// Encoder and quantizer together, by content.
+    /// Returns the encoder, the quantizer and the scorer together, by content.
     pub fn model_id(&self) -> ModelId {
-        let Some(spec) = &self.quantizer else {
-            return ModelId::exact(self.encoder_id());
+        let unscored = match self.codes_id() {
+            Some(codes) => ModelId(codes.0),
+            None => ModelId::exact(self.encoder_id()),
         };
+        match self.file(SCORER_FILE) {
+            None => unscored,
+            Some(scorer) => {
+                let hash = ContentHash::new("mopqdb model 2").field(&unscored.0);
+                ModelId(hash.maybe(Some(&scorer.sha256)).finish())
+            }
+        }
+    }
+
+    /// Returns what codes depend on, by content: the encoder and the quantizer. `None` without a quantizer.
+    pub fn codes_id(&self) -> Option<CodesId> {
+        let spec = self.quantizer.as_ref()?;
+        // The name of the kind is that of models, whose ids these were before there were scorers.
         let hash = ContentHash::new("mopqdb model 1").field(&self.encoder_id().0);
         // The shape and the presence of head and rotation are in the tensors' own header.
         let tensors = self.file(TENSORS_FILE).map(|file| file.sha256.as_str());
@@ -282,7 +308,7 @@ impl Manifest {
             .field(spec.selection.in_id().as_bytes())
             .field(spec.query.in_id().as_bytes())
             .number(spec.temperature.map_or(0, |t| u64::from(t.to_bits())));
-        ModelId(hash.finish())
+        Some(CodesId(hash.finish()))
     }
 
     /// The bytes of `manifest.json`, sealed.
@@ -365,6 +391,9 @@ impl Manifest {
                 self.input_dim
             ));
         }
+        if self.serving.is_some_and(|serving| !serving.is_valid()) {
+            return refuse("its settings of queries contradict themselves".into());
+        }
         let mut names = HashSet::new();
         for file in &self.files {
             check_name(&file.name)?;
@@ -413,6 +442,9 @@ impl Manifest {
             if !wanted.insert(TENSORS_FILE) {
                 return refuse(format!("{TENSORS_FILE} is named for two parts"));
             }
+        }
+        if names.contains(SCORER_FILE) && self.version > 1 && !wanted.insert(SCORER_FILE) {
+            return refuse(format!("{SCORER_FILE} is named for two parts"));
         }
         if let Some(missing) = wanted.iter().find(|name| !names.contains(**name)) {
             return refuse(format!("{missing} is used but not listed"));

@@ -127,7 +127,7 @@ pub(super) fn decode(
         .map_err(|error| refuse(error.to_string()))
 }
 
-fn to_bytes(values: &[f32]) -> Vec<u8> {
+pub(super) fn to_bytes(values: &[f32]) -> Vec<u8> {
     values
         .iter()
         .flat_map(|value| value.to_le_bytes())
@@ -135,7 +135,7 @@ fn to_bytes(values: &[f32]) -> Vec<u8> {
 }
 
 /// Requires: whole values, which safetensors checked against the shape.
-fn from_bytes(bytes: &[u8]) -> Vec<f32> {
+pub(super) fn from_bytes(bytes: &[u8]) -> Vec<f32> {
     let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
     bytes.chunks_exact(4).map(value).collect()
 }

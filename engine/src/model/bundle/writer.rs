@@ -1,13 +1,17 @@
 //! Writing a bundle: into a directory of its own beside the place, synced, then renamed there whole.
 
 use super::open::Bundle;
-use super::spec::{FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, TENSORS_FILE, check_name};
-use super::tensors;
+use super::spec::{
+    FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, SCORER_FILE, TENSORS_FILE, check_name,
+};
+use super::{scorer, tensors};
 use crate::disk::files::{self, Disk, Files};
 use crate::error::{Error, Result};
 use crate::ids::content::to_hex;
 use crate::metric::Metric;
 use crate::model::encoder::EncoderSpec;
+use crate::model::scorer::Scorer;
+use crate::model::serving::Serving;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
@@ -34,6 +38,7 @@ pub struct BundleWriter {
     /// Said, or taken from another bundle; else the quantizer's, else cosine.
     metric: Option<Metric>,
     quantizer: Option<Quantizer>,
+    scorer: Option<Scorer>,
     parts: Vec<Part>,
 }
 
@@ -51,6 +56,7 @@ impl BundleWriter {
             manifest: Manifest::empty(Metric::Cosine),
             metric: None,
             quantizer: None,
+            scorer: None,
             parts: Vec::new(),
         }
     }
@@ -113,6 +119,18 @@ impl BundleWriter {
         self
     }
 
+    /// How candidates are scored.
+    pub fn scorer(mut self, scorer: &Scorer) -> Self {
+        self.scorer = Some(scorer.clone());
+        self
+    }
+
+    /// Settings of queries that were measured.
+    pub fn serving(mut self, serving: Serving) -> Self {
+        self.manifest.serving = Some(serving);
+        self
+    }
+
     /// Configuration, seed and course of the training.
     pub fn training(mut self, training: serde_json::Value) -> Self {
         self.manifest.training = training;
@@ -134,6 +152,7 @@ impl BundleWriter {
     /// The same on another [`Files`].
     pub(crate) fn finish_on(mut self, files: &dyn Files) -> Result<Bundle> {
         self.fit()?;
+        self.fit_scorer()?;
         if self.dir.exists() {
             return Err(Error::invalid(format!(
                 "{} is already there; name another directory",
@@ -162,6 +181,28 @@ impl BundleWriter {
             .map_err(Error::io("naming", &self.dir))?;
         sync(&parent)?;
         Bundle::open(&self.dir)
+    }
+
+    /// Adds the scorer, which has to fit the stored vectors.
+    fn fit_scorer(&mut self) -> Result<()> {
+        let Some(scorer) = self.scorer.take() else {
+            return Ok(());
+        };
+        if scorer.dim() != self.manifest.input_dim {
+            return Err(Error::Model(format!(
+                "the scorer is for vectors of {} dimensions, these have {}",
+                scorer.dim(),
+                self.manifest.input_dim
+            )));
+        }
+        if scorer.map().is_some() && self.manifest.metric == Metric::L2 {
+            return Err(Error::Model("a query map is for ip and cosine".into()));
+        }
+        self.parts.push(Part::Bytes {
+            name: SCORER_FILE.into(),
+            bytes: scorer::encode(&scorer)?,
+        });
+        Ok(())
     }
 
     /// Brings metric, width and quantizer together, or says how they differ.

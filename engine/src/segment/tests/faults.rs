@@ -1,7 +1,7 @@
 //! Writers on a disk that fails: an error, no name, and nothing left that a second try would stumble over.
 
 use super::*;
-use crate::disk::files::{NewFile, OpenFile, Storage};
+use crate::disk::files::{NewFile, OpenFile};
 use crate::disk::mmap::Mapping;
 use crate::{Error, Result};
 use std::io::{self, Write};
