@@ -33,7 +33,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("is|are no error|errors", "is not an error"),
     ("by the clock", "wall-clock time"),
     ("come|came by", "chosen"),
-    ("ready made", "existing"),
+    ("ready made", "precomputed, or nothing"),
     ("finding one's way", "a map of the code"),
 ];
 
