@@ -17,10 +17,11 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A handle to a database that this process may write. Cheap to clone; all clones are one.
+/// A handle to a database for reading and writing. Cheap to clone; clones share one open database.
 ///
-/// One process at a time has it; any number of others read beside it with a [`Reader`](crate::Reader). When the last
-/// clone is dropped the log is closed and the lock freed. What it answers is said at [`Handle`](crate::Handle).
+/// One process at a time can have it; any number of other processes can read with a [`Reader`](crate::Reader). When
+/// the last clone is dropped, the log is closed and the lock released. Queries are methods of
+/// [`Handle`](crate::Handle).
 ///
 /// ```
 /// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
@@ -46,7 +47,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Makes a new, empty database in a directory that is missing or empty.
+    /// Creates an empty database in a directory that is missing or empty.
     ///
     /// If it fails, or the process is stopped, the next call with this directory starts over.
     pub fn create(dir: impl AsRef<Path>, new: &CreateOptions, options: Options) -> Result<Self> {
@@ -54,7 +55,7 @@ impl Database {
         Self::create_on(files, dir.as_ref(), new, options)
     }
 
-    /// The same on another [`Files`]: for tests.
+    /// Like the method above, on another [`Files`]; for tests.
     #[doc(hidden)]
     pub fn create_on(
         files: Arc<dyn Files>,
@@ -77,7 +78,7 @@ impl Database {
         Self::open_on(files, dir.as_ref(), options)
     }
 
-    /// The same on another [`Files`]: for tests.
+    /// Like the method above, on another [`Files`]; for tests.
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
         Self::start(Store::open(files, dir, options)?)
@@ -105,16 +106,17 @@ impl Database {
         &self.store.warnings
     }
 
-    /// Inserts rows; one with an existing key replaces it, one that is there already to the letter changes nothing and
-    /// is not encoded again. Of rows with the same key in one call the last counts.
+    /// Inserts rows. A row with an existing key replaces the old row; an identical row changes nothing and is not
+    /// encoded again. If a key occurs several times in one call, the last row counts.
     ///
-    /// When this returns the rows are durable and later queries see them. The call is atomic: after a crash all of
-    /// its rows are there, or none. An error before that changed nothing, but for [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
+    /// When this returns the rows are durable and later queries see them. The call is atomic: after a crash all of its
+    /// rows are there, or none. If it returns an error nothing was changed, except for
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
     pub fn insert(&self, rows: &[Row]) -> Result<Inserted> {
         self.store.insert(rows)
     }
 
-    /// Deletes the rows with these keys; returns how many there were. Durable and atomic as [`insert`](Self::insert).
+    /// Deletes the rows with these keys and returns their number. Durable and atomic as [`insert`](Self::insert).
     pub fn delete(&self, keys: &[&str]) -> Result<u64> {
         self.store.delete(keys)
     }
@@ -129,8 +131,8 @@ impl Database {
         self.store.delete_prefix(prefix, watch)
     }
 
-    /// Makes a segment of the rows that are in the log only. Whether there were any. Happens by itself as the log
-    /// grows.
+    /// Seals the rows that are only in the log into a segment. Returns `true` if there were any. This happens
+    /// automatically as the log grows.
     pub fn seal(&self) -> Result<bool> {
         self.store.seal()
     }
@@ -143,8 +145,8 @@ impl Database {
         self.store.seal_if_large()
     }
 
-    /// Merges segments and drops deleted and replaced rows, freeing their space. Queries go on; snapshots taken before
-    /// stay whole.
+    /// Merges segments and drops deleted and replaced rows, freeing their space. Queries continue; snapshots taken
+    /// before stay valid.
     pub fn compact(&self) -> Result<Compacted> {
         self.store.compact()
     }
@@ -164,9 +166,10 @@ impl Database {
         rebuild::rebuild_store(&self.store, options)
     }
 
-    /// Learns codes from the database's own rows, where there are `least_rows` rows and no quantizer was ever registered,
-    /// and switches to them if queries then find at least [`AUTO_QUANTIZE_RECALL`](crate::AUTO_QUANTIZE_RECALL) of the
-    /// exact nearest ten rows: measured by codes and stored vectors, over rows that were not learned from.
+    /// Learns codes from the database's own rows, if there are at least `least_rows` rows and no quantizer was ever
+    /// registered, and switches to them if queries then find at least
+    /// [`AUTO_QUANTIZE_RECALL`](crate::AUTO_QUANTIZE_RECALL) of the exact nearest ten rows: measured by codes and
+    /// stored vectors, over rows that were not learned from.
     ///
     /// The learned model is registered either way, so the same rows are not tried twice. Takes about as long as training
     /// and rebuilding together. `watch` counts the steps of training, then queries, then rows.
@@ -174,8 +177,8 @@ impl Database {
         rebuild::quantize_if_due(&self.store, least_rows, watch)
     }
 
-    /// Closes the log in order and frees the lock, if this is the last handle. The same happens on drop, where an
-    /// error can only be logged.
+    /// Closes the log and releases the lock, if this is the last handle. The same happens on drop, where an error
+    /// can only be logged.
     pub fn close(self) -> Result<()> {
         let Self {
             maintenance,

@@ -1,4 +1,7 @@
-//! An embedded approximate-nearest-neighbour database whose quantizer learns what its users search for.
+//! An embedded vector and text search database whose quantizer learns what its users search for.
+//!
+//! [`Database`] is the handle of the one writing process, [`Reader`] that of any other process; both
+//! answer queries ([`Handle`]). Calls block. Start with the example at [`Database`].
 
 mod admin;
 mod database;

@@ -1,25 +1,27 @@
-//! How a database is made and opened.
+//! Options for creating and opening a database.
 
 use crate::metric::Metric;
 use crate::stored::Precision;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a new database is.
+/// Options for creating a database.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
-    /// The bundle that it starts with: an encoder, codebooks, or both. Without one it takes vectors of `dim`.
+    /// The bundle to start with: an encoder, codebooks, or both. Without a bundle the database stores vectors
+    /// of `dim` values.
     pub bundle: Option<PathBuf>,
-    /// Width of the vectors; with a bundle it may be left out, and has to agree.
+    /// The dimensions of the vectors. With a bundle it is optional, and must match it.
     pub dim: Option<usize>,
-    /// How queries and keys are compared; with a bundle it may be left out, and has to agree. Default: cosine.
+    /// The metric. With a bundle it is optional, and must match it. Default: cosine.
     pub metric: Option<Metric>,
-    /// How stored vectors are rounded, for good. Default: f32 for vectors, f16 for what an encoder makes of texts.
+    /// How stored vectors are rounded. It cannot be changed later. Default: f32 for vectors, f16 for what an
+    /// encoder makes of texts.
     pub store: Option<Precision>,
 }
 
 impl CreateOptions {
-    /// A database of ready-made vectors.
+    /// Returns options for a database of precomputed vectors.
     pub fn vectors(dim: usize, metric: Metric) -> Self {
         Self {
             bundle: None,
@@ -29,7 +31,7 @@ impl CreateOptions {
         }
     }
 
-    /// A database with this bundle's model.
+    /// Returns options for a database with this bundle's model.
     pub fn bundle(path: impl Into<PathBuf>) -> Self {
         Self {
             bundle: Some(path.into()),
@@ -39,7 +41,7 @@ impl CreateOptions {
         }
     }
 
-    /// Rounds stored vectors like this.
+    /// Sets the precision of stored vectors.
     #[must_use]
     pub fn store(mut self, precision: Precision) -> Self {
         self.store = Some(precision);
@@ -47,32 +49,32 @@ impl CreateOptions {
     }
 }
 
-/// How a database is opened. The defaults suit most.
+/// Options for opening a database.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Threads of a scan, of quantizing and of encoding; 0: as many as the machine has cores. At most
+    /// Threads for scans, quantization and encoding; 0 means one per core. At most
     /// [`MAX_THREADS`](crate::MAX_THREADS).
     pub threads: usize,
-    /// A tail of this many rows is sealed into a segment.
+    /// Seal the tail when it has this many rows.
     pub seal_rows: usize,
-    /// Logs of this many bytes are sealed too.
+    /// Seal the tail when its logs have this many bytes.
     pub seal_bytes: u64,
-    /// Seal on a thread of its own. An insert waits for it only when the tail has grown to twice what is due; otherwise
-    /// the insert that makes a seal due does it.
+    /// Seal on a background thread. An insert then waits only when the tail has grown to twice the limit. Otherwise,
+    /// the insert that reaches the limit seals.
     pub seal_in_background: bool,
-    /// Memory that rebuilding, compacting and training may take for their buffers, in bytes.
+    /// Memory for the buffers of rebuild, compaction and training, in bytes.
     pub memory_limit: usize,
     /// Merge small segments and drop dead rows in the background.
     pub auto_compact: bool,
     /// With this many rows and no quantizer ever registered, learn codes in the background, and switch to them if that
     /// costs hardly any recall on the database's own rows: see
     /// [`Database::auto_quantize`](crate::Database::auto_quantize). A rebuild to
-    /// [`ModelId::exact`](crate::ModelId::exact) ends it for good. `None`, the default: rows are searched exactly until a
-    /// model is trained and switched to by hand. [`AUTO_QUANTIZE_ROWS`](crate::AUTO_QUANTIZE_ROWS) is a good number.
+    /// [`ModelId::exact`](crate::ModelId::exact) ends it permanently. With `None`, the default, rows are searched
+    /// exactly until you train a model and rebuild. [`AUTO_QUANTIZE_ROWS`](crate::AUTO_QUANTIZE_ROWS) is a good value.
     pub auto_quantize: Option<u64>,
     /// How often the maintenance thread looks for a prepared rebuild to commit.
     pub maintenance: Duration,
-    /// Read segments into memory in place of mapping them.
+    /// Read segments into memory instead of mapping them.
     pub no_mmap: bool,
 }
 

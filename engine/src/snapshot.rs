@@ -1,4 +1,4 @@
-//! What a query sees: the model, segments, tail and deletions of one moment, together.
+//! Snapshots: the model, segments, tail and deletions at one moment.
 
 use crate::error::Result;
 use crate::ids::{Generation, RowId, Seq};
@@ -13,8 +13,8 @@ use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
 use std::sync::Arc;
 
-/// An immutable view of a database. Holding one keeps its files readable, whatever is sealed, compacted or rebuilt
-/// meanwhile; its answers never change.
+/// An immutable view of a database. Its files stay readable while it exists, also during seals, compaction and
+/// rebuilds. Its answers never change.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) generation: Generation,
@@ -35,29 +35,29 @@ pub(crate) struct Place {
 }
 
 impl Snapshot {
-    /// The committed version that it stands on.
+    /// Returns the committed version that the snapshot is based on.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Its model.
+    /// Returns the model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
-    /// Living rows.
+    /// Returns the number of live rows.
     pub fn rows(&self) -> u64 {
         self.parts()
             .map(|part| u64::from(part.live().alive()))
             .sum()
     }
 
-    /// Whether a row with this key is there.
+    /// Returns `true` if there is a row with this key.
     pub fn contains(&self, key: &str) -> Result<bool> {
         Ok(self.find(key)?.is_some())
     }
 
-    /// The row with this key.
+    /// Returns the row with this key.
     pub fn get(&self, key: &str) -> Result<Option<Row>> {
         let Some(place) = self.find(key)? else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Snapshot {
         }))
     }
 
-    /// The same view, searched by another scanner: to compare kernels, or numbers of threads.
+    /// Returns the same snapshot with another scanner, to compare kernels or numbers of threads.
     pub fn scanned_by(&self, scanner: Scanner) -> Self {
         Self {
             scanner: Arc::new(scanner),
@@ -80,7 +80,7 @@ impl Snapshot {
         }
     }
 
-    /// The stored vectors of up to `count` living rows, evenly spaced over all rows, widened. Reads no others.
+    /// Returns the stored vectors of up to `count` live rows, evenly spaced, as f32.
     pub fn sample_vectors(&self, count: usize) -> Result<Vec<Vec<f32>>> {
         let all = self.rows() as usize;
         let count = count.min(all);
@@ -99,7 +99,7 @@ impl Snapshot {
         segments.chain(self.tail.runs().map(Part::Run))
     }
 
-    /// One of the [`parts`](Self::parts).
+    /// Returns one of the [`parts`](Self::parts).
     pub(crate) fn part(&self, at: usize) -> Part<'_> {
         match at.checked_sub(self.segments.len()) {
             None => Part::Segment(&self.segments[at]),
@@ -107,12 +107,12 @@ impl Snapshot {
         }
     }
 
-    /// Where the living row with this key is. The newest parts are asked first.
+    /// Returns the place of the live row with this key. Searches the newest parts first.
     pub(crate) fn find(&self, key: &str) -> Result<Option<Place>> {
         self.find_from(0, key)
     }
 
-    /// The same in the tail alone.
+    /// Like [`find`](Self::find), in the tail only.
     pub(crate) fn find_in_tail(&self, key: &str) -> Result<Option<Place>> {
         self.find_from(self.segments.len(), key)
     }
@@ -127,12 +127,12 @@ impl Snapshot {
         Ok(None)
     }
 
-    /// Whether a place is in a segment.
+    /// Returns `true` if a place is in a segment.
     pub(crate) fn is_sealed(&self, place: Place) -> bool {
         place.part < self.segments.len()
     }
 
-    /// Ends the row at a place. Whether it lived.
+    /// Marks the row at a place dead. Returns `true` if it was live.
     pub(crate) fn kill(&mut self, place: Place) -> bool {
         match place.part.checked_sub(self.segments.len()) {
             None => Arc::make_mut(&mut self.segments)[place.part]
@@ -154,7 +154,7 @@ impl Snapshot {
         self.part(place.part).text(place.row)
     }
 
-    /// The stored vector.
+    /// Returns the stored vector.
     pub(crate) fn stored(&self, place: Place) -> Result<StoredRef<'_>> {
         let at = place.row.0 as usize;
         self.part(place.part).vectors(at..at + 1)
@@ -173,7 +173,7 @@ impl Snapshot {
         if known.is_none_or(|known| Some(known) == norm) && own.same_bits(stored) {
             return Ok(true);
         }
-        // What was exported comes in again, rounded.
+        // An exported row that is inserted again is rounded.
         let rounds = known.is_some() || own.precision() != Precision::F32;
         Ok(rounds && StoredRef::F32(&own.given(known)).same_bits(StoredRef::F32(vector)))
     }
@@ -198,12 +198,12 @@ impl Snapshot {
         Ok(!holds)
     }
 
-    /// The length that it had before it was normalised, where that is known.
+    /// Returns the length of the vector before normalisation, if known.
     pub(crate) fn norm(&self, place: Place) -> Result<Option<f64>> {
         self.part(place.part).norm(place.row)
     }
 
-    /// Calls `each` with the key of every living row that begins with `prefix`, in the order in which the rows were
+    /// Calls `each` with the key of every live row that begins with `prefix`, in the order in which the rows were
     /// accepted. The empty prefix means every row. Memory does not grow with the number of rows.
     ///
     /// ```
@@ -229,7 +229,7 @@ impl Snapshot {
         prefix: &str,
         mut each: impl FnMut(&str) -> Result<()>,
     ) -> Result<()> {
-        /// Bytes of keys of a segment that stay in memory.
+        /// The number of bytes of a segment's keys that stay in memory.
         const RESIDENT: usize = 8 << 20;
         for part in self.parts() {
             part.for_each_key(prefix, Some(RESIDENT), |_, key| each(key))?;
@@ -237,7 +237,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Calls `each` with every living row, in `Seq` order.
+    /// Calls `each` with every live row, in `Seq` order.
     pub fn for_each_row(&self, mut each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let mut vector = Vec::with_capacity(self.model.dim());
         for part in self.parts() {
@@ -259,10 +259,10 @@ impl Snapshot {
     }
 }
 
-/// A row in passing.
+/// A row during iteration.
 #[derive(Debug, Clone, Copy)]
 pub struct RowView<'a> {
-    /// When it was accepted.
+    /// The sequence number.
     pub seq: Seq,
     /// The user's key.
     pub key: &'a str,

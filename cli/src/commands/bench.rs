@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 /// Time queries on this database, against the memory bandwidth of this machine
 ///
-/// Queries are stored vectors of evenly chosen rows, asked one at a time through the whole database. Before any is timed,
-/// the answers to some are compared with those of the plain kernel on one thread. The bandwidth is that of reading as
-/// many bytes as a query scans, with as many threads, in the same run.
+/// Queries are stored vectors of evenly spaced rows, one at a time. Before timing, some answers are compared with those
+/// of the scalar kernel on one thread. The bandwidth is measured in the same run, by reading as many bytes as a query
+/// scans with as many threads.
 ///
-/// Queries are by codes where the database has any, as with `--search codes`. `--search auto` times what `mopqdb query`
-/// does: candidates by codes, ordered by their stored vectors.
+/// Queries use codes if the database has any, as with `--search codes`. `--search auto` times what `mopqdb query` does:
+/// candidates by codes, ordered by their stored vectors.
 ///
-/// The kernel is the fastest of this CPU, or the one that the environment variable MOPQDB_KERNEL names: scalar, portable,
-/// avx2 or avx512. Answers are the same on all.
+/// The kernel is the fastest of this CPU, or the one that the environment variable MOPQDB_KERNEL names: scalar,
+/// portable, avx2 or avx512. All kernels give the same answers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +53,7 @@ const QUERIES: usize = 64;
 const CHECKED: usize = 3;
 
 impl Bench {
-    /// Times and prints.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let reader = super::read(&self.db, settings)?;
         let snapshot = reader.snapshot();
@@ -159,7 +159,7 @@ impl Bench {
     }
 }
 
-/// GB/s of reading so many bytes over and over, at best: what the threads reach together, each on its share.
+/// Returns the best GB/s of reading this many bytes repeatedly, each thread its share.
 fn bandwidth(kernel: Kernel, bytes: usize, threads: usize) -> f64 {
     let buffer = vec![1_u8; bytes.clamp(1 << 15, 1 << 30)];
     let read = |part: &[u8]| {

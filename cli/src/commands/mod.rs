@@ -1,4 +1,4 @@
-//! The commands, a file each.
+//! The commands, one file each.
 
 mod backup;
 mod bench;
@@ -61,7 +61,7 @@ pub enum Command {
     Completions(completions::Completions),
 }
 
-/// Runs one.
+/// Runs a command.
 pub fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Create(create) => create.run(settings),
@@ -89,7 +89,7 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
     }
 }
 
-/// Opens a database for writing and says what opening had to mend.
+/// Opens a database for writing and prints what recovery repaired.
 fn open(db: &Path, settings: &Settings) -> Result<Database> {
     let database = Database::open(db, settings.options())?;
     warn(&database);
@@ -126,7 +126,7 @@ fn open_model(db: &Path, id: ModelId, settings: &Settings) -> Result<Model> {
     Ok(mopqdb::open_model(db, id, settings.threads)?)
 }
 
-/// Whether a model's codes can be made from the stored vectors.
+/// Returns `true` if a model's codes can be computed from the stored vectors.
 fn same_encoder(snapshot: &Snapshot, model: &Model) -> Result<()> {
     if model.encoder_id() != snapshot.model().encoder_id() {
         anyhow::bail!(

@@ -16,15 +16,14 @@ use std::path::PathBuf;
 
 /// Learn a new model from pairs of query and key, over the rows of a database
 ///
-/// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
+/// The database keeps answering with the old model until `mopqdb rebuild`. Prints the id of the new model.
 ///
-/// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). A pair whose key
-/// is not in the database is an error; with --skip-missing such lines are left out and counted, as in `mopqdb eval`.
+/// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). A pair
+/// whose key is not in the database is an error; --skip-missing skips and counts such lines, as in `mopqdb eval`.
 ///
-/// The methods pq and opq learn from the rows alone, without pairs, and run here; the others run `mopqdb-train`, found
-/// beside this program or on PATH, which takes more flags than are listed here: give them after `--`. A run of theirs that
-/// was interrupted goes on from its last whole epoch when the same command is given again, and one that was done prints
-/// its model again; --fresh starts over.
+/// The methods pq and opq learn from the rows alone, without pairs. The others run `mopqdb-train`, which must be next
+/// to this program or on PATH; further flags for it follow `--`. The same command continues an interrupted run from its
+/// last complete epoch, and prints the model of a finished one; --fresh starts over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,51 +39,51 @@ pub struct Train {
     /// Training pairs
     #[arg(long, value_name = "TRAIN.tsv")]
     pairs: Option<PathBuf>,
-    /// Validation pairs; without them some of the training queries are set aside
+    /// Validation pairs; default: some of the training queries
     #[arg(long, value_name = "VALID.tsv")]
     valid: Option<PathBuf>,
     #[command(flatten)]
     columns: Columns,
-    /// How it is trained
+    /// Training method
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// Whose keys a query is contrasted with: in-batch, ncs or dcs
+    /// Negatives of a query: in-batch, ncs or dcs
     #[arg(long)]
     sampling: Option<String>,
-    /// Where it is trained: cpu:4, or cuda:0,cuda:1
+    /// Devices: cpu:4, or cuda:0,cuda:1
     #[arg(long)]
     devices: Option<String>,
     /// How a codeword is chosen: l2, cosine, product or bilinear
     #[arg(long)]
     select: Option<String>,
-    /// Codes a row (bytes, at 256 codewords); 8 unless said
+    /// Codes per row (bytes, with 256 codewords) [default: 8]
     #[arg(long, value_name = "M")]
     subspaces: Option<usize>,
-    /// Codewords a subspace; 256 unless said
+    /// Codewords per subspace [default: 256]
     #[arg(long, value_name = "L")]
     codewords: Option<usize>,
-    /// Width of the learned embedding; 128 unless said (pq and opq keep the vectors' own)
+    /// Dimensions of the projection [default: 128; pq and opq keep those of the vectors]
     #[arg(long, value_name = "N")]
     dim: Option<usize>,
     /// Epochs; for pq and opq the rounds of k-means
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
-    /// Pairs a device and step
+    /// Pairs per device and step
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Learning rate of head and codebooks
+    /// Learning rate of projection and codebooks
     #[arg(long)]
     lr: Option<f64>,
-    /// Where all random choices come from; 42 unless said
+    /// Random seed [default: 42]
     #[arg(long)]
     seed: Option<u64>,
-    /// The encoder learns too
+    /// Train the encoder too
     #[arg(long)]
     joint: bool,
     /// A configuration in TOML; flags override it
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Begin again, even if the same run was interrupted or done before
+    /// Start over, even if the same run was interrupted or finished
     #[arg(long)]
     fresh: bool,
     /// More flags for mopqdb-train
@@ -126,13 +125,13 @@ impl Method {
 }
 
 impl Train {
-    /// Trains and registers.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         match self.method {
             Some(method @ (Method::Pq | Method::Opq)) => {
                 self.only_for_pairs(method)?;
                 stop::listen();
-                // Training pairs are not trained on here; they can still tell how well it does.
+                // Training pairs are not used for training here, but can measure recall.
                 let pairs = self.valid.as_deref().or(self.pairs.as_deref());
                 if let Some(given) = &self.pairs {
                     let use_of_pairs = match self.valid {
@@ -159,7 +158,7 @@ impl Train {
         }
     }
 
-    /// Flags that mean nothing to k-means are refused rather than ignored.
+    /// Returns an error for flags that have no effect on k-means.
     fn only_for_pairs(&self, method: Method) -> Result<()> {
         let given = [
             ("--sampling", self.sampling.is_some()),

@@ -1,7 +1,8 @@
 //! A consistent copy of a live database, taken as a reader.
 //!
-//! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are copied, so
-//! that damage to one is no damage to the other. Equal files of the models of a copy are one file, as in a database.
+//! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are
+//! copied, so damage to one does not affect the other. Equal files of the models of a copy are one file, as in a
+//! database.
 
 use crate::Model;
 use crate::disk::files::{self, Disk, Files, Storage};
@@ -31,8 +32,8 @@ use std::sync::Arc;
 pub struct BackupOptions {
     /// Leave out the models that are not active, with their codes and vectors, and the records of training.
     pub active_only: bool,
-    /// Share immutable files with the database by hard links, where the file system can. Such a copy takes little room
-    /// and no time, and is no protection from a failing disk: both have the same bytes.
+    /// Share immutable files with the database by hard links, where the file system can. Such a copy takes little
+    /// space and time, and does not protect against a failing disk: both share the same bytes.
     pub link: bool,
 }
 
@@ -52,7 +53,7 @@ impl BackupOptions {
     }
 }
 
-/// What was copied.
+/// The result of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Backup {
@@ -66,7 +67,7 @@ pub struct Backup {
 
 /// Copies a database as it is now to a directory that is missing or empty, while others query and write it. The copy is
 /// a database of its own, with every row and deletion acknowledged before the call, every registered model, and the
-/// records of training. What recovery put aside in `orphans/` and a rebuild in progress are left out.
+/// records of training. `orphans/` and a rebuild in progress are not copied.
 ///
 /// If it fails, or the process is stopped, the next call with this destination starts over; until then the destination
 /// is refused by everything that opens a database.
@@ -87,7 +88,7 @@ pub fn backup_with(
     backup_on(&Disk::default(), dir.as_ref(), dest.as_ref(), options)
 }
 
-/// The same on another [`Files`]: for tests.
+/// Like [`backup_with`], on another [`Files`]; for tests.
 pub fn backup_on(
     files: &dyn Files,
     dir: &Path,
@@ -134,7 +135,7 @@ fn refuse_overlap(dir: &Path, dest: &Path) -> Result<()> {
     )))
 }
 
-/// Where a path leads, which may not exist yet: without links and `..`.
+/// Resolves links and `..` of a path that may not exist yet.
 fn resolve(path: &Path) -> Result<PathBuf> {
     let here = Path::new(".");
     let mut resolved = here.canonicalize().map_err(Error::io("opening", here))?;
@@ -191,7 +192,7 @@ fn copy_settled(
     ))
 }
 
-/// A copy of one version in the making.
+/// A copy of one version while it is being made.
 struct Copying<'c> {
     files: &'c dyn Files,
     storage: Arc<dyn Storage>,
@@ -210,9 +211,9 @@ impl Copying<'_> {
         for directory in self.to.directories() {
             self.create_dir(&directory)?;
         }
-        // A log that is retired is missed by nobody who lists what is there. Its rows are then in a segment of a newer
-        // version: so the logs come first, and are believed if the version is still the newest. Its segments have
-        // names, and one that is retired before it is copied is missed.
+        // A retired log is not missed when the directory is listed. Its rows are then in a segment of a newer version:
+        // so the logs come first, and are believed if the version is still the newest. Its segments have names, and
+        // one that is retired before it is copied is missed.
         self.logs()?;
         if self.is_outdated()? {
             return Ok(false);
@@ -231,7 +232,7 @@ impl Copying<'_> {
         for directory in self.to.directories().iter().rev() {
             self.sync_dir(directory)?;
         }
-        // The manifest comes last: a copy cut short is no database.
+        // The manifest comes last: an unfinished copy is not a database.
         manifest::publish(self.files, self.to.dir(), self.record)?;
         Ok(true)
     }
@@ -246,7 +247,7 @@ impl Copying<'_> {
         for id in version::replay::live_logs(self.files, self.from, self.record)? {
             let path = self.from.logs().join(log::name(id));
             let bytes = self.read(&path)?;
-            // Up to the last whole record: what follows is being written, and was acknowledged to nobody.
+            // Up to the last complete record: what follows is being written and was not acknowledged.
             let whole = log::read(&path, id, &bytes, 0)?.end as usize;
             if whole > 0 {
                 self.write(&self.to.logs().join(log::name(id)), &bytes[..whole])?;
@@ -436,7 +437,7 @@ impl Copying<'_> {
     }
 }
 
-/// Whether it is what is there that can't be copied.
+/// Returns `true` if the error is damage of the source.
 fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Incompatible { .. }) || is_not_found(error)
 }

@@ -1,4 +1,4 @@
-//! The models of a database by its directory: listed, found, opened, registered.
+//! Listing, finding, opening and registering models, by the directory of a database.
 
 use crate::disk::files::{Disk, Files, Storage};
 use crate::disk::layout::Layout;
@@ -12,7 +12,7 @@ use crate::version::{load, manifest};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The models of a database, oldest first. `exact` is always among them.
+/// Returns the models of a database, oldest first. `exact` is always among them.
 pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     let layout = Layout::existing(dir.as_ref())?;
     let record = manifest::newest(&Disk::default(), layout.dir())?;
@@ -20,7 +20,7 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     Ok(listed.into_iter().map(|(_, info)| info).collect())
 }
 
-/// The one model whose id begins so; `exact` by its name.
+/// Returns the model whose id begins with `prefix`, or `exact`.
 pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let layout = Layout::existing(dir.as_ref())?;
     let disk = Disk::default();

@@ -1,4 +1,4 @@
-//! Dropping what no longer serves: models, their codes, staged files, orphans.
+//! Dropping inactive models, their codes, staged files and orphans.
 
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
@@ -19,16 +19,16 @@ use std::sync::Arc;
 pub struct PruneOptions {
     /// Models that stay, with their codes, though they are not active.
     pub keep: Vec<ModelId>,
-    /// Drop `orphans/` too: what recovery put aside.
+    /// Also drop `orphans/`, the files moved aside by recovery.
     pub orphans: bool,
-    /// Only tell what would go.
+    /// Report what would be dropped, and drop nothing.
     pub dry_run: bool,
 }
 
-/// What was dropped, or would be.
+/// The result of a prune.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Pruned {
-    /// Models.
+    /// The models.
     pub models: Vec<ModelId>,
     /// Files and directories.
     pub paths: Vec<PathBuf>,
@@ -48,7 +48,7 @@ pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Res
     let disk = &*disk;
     let record = manifest::newest(disk, layout.dir())?;
     let _writer = FileLock::acquire(&layout.lock())?;
-    // It may have to be made, for which a full disk has no room.
+    // The lock file may have to be created, for which a full disk has no space.
     let _preparer = reserve.spend(|| FileLock::acquire(&layout.prepare_lock()))?;
     let exact = ModelId::exact(record.encoder);
     let stays =
@@ -96,7 +96,7 @@ pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Res
         return Ok(pruned);
     }
     for path in &pruned.paths {
-        // Some file systems need room to remove something.
+        // Some file systems need space to remove a file.
         reserve.spend(|| {
             let removed = if path.is_dir() {
                 disk.remove_dir(path)

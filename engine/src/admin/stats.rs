@@ -1,4 +1,4 @@
-//! What a database holds, in figures.
+//! Statistics of a database.
 
 use crate::admin::drift::Drift;
 use crate::disk::layout::Layout;
@@ -11,22 +11,22 @@ use crate::segment::{Component, FileName};
 use crate::snapshot::Snapshot;
 use serde::Serialize;
 
-/// What a database holds.
+/// Statistics of a database.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
-    /// Living rows.
+    /// Live rows.
     pub rows: u64,
-    /// Rows that were deleted or replaced and still take room; compaction frees it.
+    /// Deleted and replaced rows that still take space; compaction frees it.
     pub dead_rows: u64,
-    /// Living rows that are in no segment yet.
+    /// Live rows that are in no segment yet.
     pub tail_rows: u64,
-    /// Segments.
+    /// The number of segments.
     pub segments: usize,
     /// The committed version.
     pub generation: Generation,
-    /// What the rows are.
+    /// The kind of rows.
     pub kind: RowsKind,
-    /// How they are compared.
+    /// The metric.
     pub metric: Metric,
     /// Width of the stored vectors.
     pub dim: usize,
@@ -47,7 +47,7 @@ pub struct Stats {
 pub struct Bytes {
     /// Keys, texts and vectors as given.
     pub rows: u64,
-    /// Encoders' output.
+    /// Vectors made by encoders.
     pub vecs: u64,
     /// Codes of all models.
     pub codes: u64,
@@ -62,7 +62,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// All of them.
+    /// Returns the sum.
     pub fn total(&self) -> u64 {
         self.rows + self.vecs + self.codes + self.deletions + self.logs + self.models + self.other
     }

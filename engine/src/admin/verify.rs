@@ -1,4 +1,4 @@
-//! Checking a database without opening it: what is damaged, and where.
+//! Checking a database for damage, without opening it.
 
 use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How closely to look. Every byte is checked in any case.
+/// What to check besides every checksum.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VerifyOptions {
     /// Compute every code again from its stored vector: it must be the same to the bit.
@@ -31,12 +31,12 @@ pub struct VerifyOptions {
 /// on what else is in a batch, and stored vectors are rounded to f16.
 pub const ENCODE_TOLERANCE: f64 = 1e-3;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Verified {
     /// What is damaged or missing; empty if the database is sound.
     pub problems: Vec<String>,
-    /// What is worth knowing and no damage.
+    /// Notes that are not damage.
     pub notes: Vec<String>,
     /// The newest version.
     pub generation: u64,
@@ -53,7 +53,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Whether nothing is damaged.
+    /// Returns `true` if nothing is damaged.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
@@ -105,7 +105,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
         found.rows += u64::from(segment.rows);
         let before = found.problems.len();
         check_files(&segments, segment, &names, &mut found);
-        // What follows reads the same bytes again, so there is no sense in it where they are damaged.
+        // The following checks read the same bytes again, so skip them if the bytes are damaged.
         if found.problems.len() == before
             && let Some(model) = &model
             && let Err(e) = check_segment(&layout, segment, model, options, &mut found)
@@ -185,7 +185,7 @@ fn check_models(layout: &Layout, found: &mut Verified) -> Result<()> {
     Ok(())
 }
 
-/// Opens a segment as a query does, and looks closer where that is asked for.
+/// Opens a segment as a query does, and runs the checks that the options ask for.
 fn check_segment(
     layout: &Layout,
     segment: &SegmentRecord,
@@ -238,7 +238,7 @@ pub(crate) fn compare_codes(
     Ok(sealed.rows.row_count() as u64)
 }
 
-/// Encodes some living texts of a segment again.
+/// Encodes some live texts of a segment again.
 fn check_texts(
     view: &SegmentView,
     model: &Model,

@@ -1,5 +1,4 @@
-//! The few things the engine does to a disk, behind one small trait, so that tests can record them, fail them, and
-//! replay them half done.
+//! The file operations of the engine as a trait, so that tests can record them, fail them and replay them partially.
 //!
 //! Readers need a [`Storage`], the writer [`Files`]: whoever is given the first can't change anything.
 //!
@@ -41,7 +40,7 @@ pub trait OpenFile: Send + Sync + fmt::Debug {
 
 /// Where the writer of a database changes files. Only the writer has this.
 pub trait Files: Storage {
-    /// Makes a new file. An existing one is an error.
+    /// Creates a file. It must not exist.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Gives a synced file its name, replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -57,23 +56,23 @@ pub trait Files: Storage {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
-/// A file in the making.
+/// A file that is being written.
 pub trait NewFile: Write + Send {
     /// Makes everything written durable. After an error nothing is known of what reached the disk: the caller gives
     /// the file up, and never syncs it again.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Takes the permission to write from everybody, for a file that will never change.
+    /// Makes the file read-only.
     fn read_only(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// The disk itself.
+/// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk {
-    /// Read segments into memory in place of mapping them: slower to open and heavier, but a file that is cut
-    /// short by somebody else while open can't end the process.
+    /// Read segments into memory in place of mapping them: slower to open and heavier, but truncating the
+    /// file while it is open cannot end the process.
     pub no_mmap: bool,
 }
 
@@ -205,12 +204,12 @@ impl NewFile for DiskFile {
     }
 }
 
-/// The names in a directory.
+/// Returns the names in a directory.
 pub(crate) fn list(files: &dyn Storage, dir: &Path) -> Result<Vec<String>> {
     files.list(dir).map_err(Error::io("listing", dir))
 }
 
-/// Where a file is written before it has its name.
+/// Returns where a file is written before it has its name.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".tmp");
@@ -282,7 +281,7 @@ pub fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
         file.sync()
     });
     if let Err(e) = written {
-        // What was written of it takes room, of which there may be none.
+        // Remove the partial file, because the disk may be full.
         let _ = files.remove(&tmp);
         return Err(e);
     }

@@ -1,4 +1,4 @@
-//! Where things are in a database's directory.
+//! The layout of a database's directory.
 
 use crate::error::{Error, PREPARE_LOCK, Result};
 use crate::ids::ModelId;
@@ -23,13 +23,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Of the database in this directory.
+    /// Returns the layout of the database in this directory.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Of a database that somebody may have made elsewhere: nothing in it may lead out of it. Files are looked at when
-    /// they are opened, by [`Disk`](crate::disk::files::Disk).
+    /// Returns the layout of an existing database, which may come from an untrusted source: no path may lead out of
+    /// it. Files are looked at when they are opened, by [`Disk`](crate::disk::files::Disk).
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Layout {
             layout.orphans(),
         ];
         for folder in [layout.models(), layout.catalog(), layout.staging()] {
-            // What can't be listed is met again by whoever needs it.
+            // Ignore directories that cannot be listed; using them reports the error.
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             inside.extend(entries.map(|entry| entry.path()));
             inside.push(folder);
@@ -87,77 +87,78 @@ impl Layout {
         }
     }
 
-    /// The directory itself: manifests are in it.
+    /// Returns the directory of the database, which has the manifests.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The lock of the one writing process.
+    /// Returns the path of the lock of the writing process.
     pub fn lock(&self) -> PathBuf {
         self.dir.join("LOCK")
     }
 
-    /// The lock of the one process that prepares a rebuild.
+    /// Returns the path of the lock of the process that prepares a rebuild.
     pub fn prepare_lock(&self) -> PathBuf {
         self.dir.join(PREPARE_LOCK)
     }
 
-    /// Marks a directory whose creation is not finished.
+    /// Returns the path of the marker of an unfinished creation.
     pub fn creating(&self) -> PathBuf {
         self.dir.join("CREATING")
     }
 
-    /// Marks a directory that a backup has not finished.
+    /// Returns the path of the marker of an unfinished backup.
     pub fn copying(&self) -> PathBuf {
         self.dir.join("COPYING")
     }
 
-    /// Room that is given up when the disk is full.
+    /// The file `RESERVE`, which is removed when the disk is full.
     pub fn reserve(&self) -> PathBuf {
         self.dir.join("RESERVE")
     }
 
-    /// sled's directory.
+    /// Returns the directory of sled.
     pub fn catalog(&self) -> PathBuf {
         self.dir.join("catalog")
     }
 
-    /// Rows, vecs, codes and deletion files.
+    /// Returns the directory of rows, vecs, codes and deletion files.
     pub fn segments(&self) -> PathBuf {
         self.dir.join("segments")
     }
 
-    /// Write-ahead logs.
+    /// Returns the directory of write-ahead logs.
     pub fn logs(&self) -> PathBuf {
         self.dir.join("logs")
     }
 
-    /// Bundles, each in a directory named by its model's id.
+    /// Returns the directory of bundles, each in a directory named by its model's id.
     pub fn models(&self) -> PathBuf {
         self.dir.join("models")
     }
 
-    /// One model's bundle.
+    /// Returns the directory of a model's bundle.
     pub fn model(&self, id: ModelId) -> PathBuf {
         self.models().join(id.to_string())
     }
 
-    /// Files of a rebuild that is being prepared.
+    /// Returns the directory of a rebuild in preparation.
     pub fn staging(&self) -> PathBuf {
         self.dir.join("staging")
     }
 
-    /// What training writes: a folder for each run, with its [`RECORDS`], and models that are not registered yet.
+    /// Returns the directory that training writes to: one directory per run with its [`RECORDS`], and models that
+    /// are not registered yet.
     pub fn runs(&self) -> PathBuf {
         self.dir.join("runs")
     }
 
-    /// What recovery put aside: torn tails of logs, files that no trusted record names.
+    /// Files moved aside by recovery: torn tails of logs, and files that no trusted record names.
     pub fn orphans(&self) -> PathBuf {
         self.dir.join("orphans")
     }
 
-    /// The directories that a database always has.
+    /// Returns the directories that a database always has.
     pub fn directories(&self) -> [PathBuf; 4] {
         [
             self.dir.clone(),

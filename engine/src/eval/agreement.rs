@@ -1,4 +1,4 @@
-//! How much of exact search another search finds: what can be measured without any right answers.
+//! Agreement with exact search: a measure that needs no right answers.
 
 use super::numbers::Numbers;
 use super::ranks::TOGETHER;

@@ -38,7 +38,7 @@ enum Rows<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Vectors in memory (rows, dim), in the order of their numbers.
+    /// Returns the vectors in memory (rows, dim), in the order of their numbers.
     pub(super) fn values(values: &'a [f32], dim: usize) -> Self {
         Self {
             rows: Rows::Values(values),
@@ -121,7 +121,7 @@ impl Searchable for Held<'_> {
     }
 }
 
-/// The rows of a snapshot as this model searches them.
+/// Returns the rows of a snapshot as this model searches them.
 pub(super) fn under<'a>(
     snapshot: &'a Snapshot,
     model: &'a Model,

@@ -1,4 +1,4 @@
-//! Keys that are in memory and in no database, ranked as those of a snapshot are.
+//! Ranking keys in memory, without a database.
 
 use super::coded::Coded;
 use super::held::Held;
@@ -8,7 +8,7 @@ use crate::quantizer::Quantizer;
 use crate::query::searched::Searched;
 use crate::scan::Scanner;
 
-/// Keys in memory under a quantizer, for who learns one and has no database with it yet. Recall is what a database with
+/// Keys in memory under a quantizer, for a trainer that has no database with it yet. Recall is what a database with
 /// these keys would have.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {

@@ -1,10 +1,10 @@
-//! How well a model finds what it should: recall over all living rows of a snapshot.
+//! Evaluation: the recall of a model over all live rows of a snapshot.
 //!
-//! [`Questions::find`] looks up the right rows of each query; an [`Evaluator`] ranks the rows for every query, under any
-//! model of the database and in any way of searching, by the stages that serve queries: what is measured is what is
-//! served. The codes of a model that is not in service are held in memory, as are the vectors of
-//! another encoder, up to [`EvalOptions::memory_limit`]. [`Keys`] are ranked in the same way without a database: a
-//! trainer measures with them what it learns.
+//! [`Questions::find`] looks up the right rows of each query; an [`Evaluator`] ranks the rows for every query, under
+//! any model of the database and in any way of searching, by the stages that serve queries: so evaluation measures what
+//! queries return. The codes of a model that is not in service are held in memory, as are the vectors of another
+//! encoder, up to [`EvalOptions::memory_limit`]. [`Keys`] are ranked in the same way without a database: a trainer
+//! measures with them what it learns.
 //!
 //! Recall@k is the mean over queries of |right rows among the first k| / |right rows|. Rows with equal codes have equal
 //! scores, and are common: a right row among ties counts with the probability that it is within the first k if ties
@@ -42,14 +42,14 @@ use numbers::Numbers;
 use rank::{ByCodes, ByVectors, Pool, Ranking};
 use std::cell::Cell;
 
-/// How an evaluation is done.
+/// Options of an evaluation.
 #[derive(Clone)]
 pub struct EvalOptions<'a> {
     /// Where recall is measured; places beyond the deepest are not told apart.
     pub cuts: Vec<usize>,
     /// How many candidates [`Search::Auto`] takes by codes; by default as many as a query for that many hits takes.
     pub candidates: Option<usize>,
-    /// The hits of the first so many questions are kept, ten each.
+    /// The number of first questions whose ten best hits are kept.
     pub samples: usize,
     /// Memory for rows under way, and for the vectors of another encoder, in bytes.
     pub memory_limit: usize,
@@ -193,8 +193,8 @@ impl<'a> Evaluator<'a> {
         Ok(Ranks::of_one(search, places, samples))
     }
 
-    /// What the codes are like, and where right rows stand among the unquantized embeddings of the model's head, if it
-    /// has one; `None` if the model makes no codes.
+    /// Returns the report on the codes, and where right rows stand among the unquantized embeddings of the model's
+    /// head, if it has one; `None` if the model makes no codes.
     pub fn codes(&self) -> Result<Option<(CodeReport, Option<Places>)>> {
         let Some(quantizer) = self.searched.quantizer else {
             return Ok(None);
@@ -210,7 +210,7 @@ impl<'a> Evaluator<'a> {
         coded.report().map(Some)
     }
 
-    /// The steps of ranking all questions so many times.
+    /// Returns the steps of ranking all questions this many times.
     fn steps(&self, passes: u64) -> Steps<'a> {
         Steps::of(&self.options, self.questions.len() as u64 * passes)
     }
@@ -258,7 +258,7 @@ fn inner(metric: Metric) -> Metric {
     }
 }
 
-/// The user has had enough.
+/// Returns the error of a stopped evaluation.
 fn stopped() -> Error {
     Error::invalid("stopped before all rows were ranked; nothing was changed")
 }

@@ -1,4 +1,4 @@
-//! What a way of searching finds, at each depth with the candidates that a query of that depth takes.
+//! The result of one search mode, at each depth with the candidates that a query of that depth uses.
 
 use super::numbers::Numbers;
 use super::{Evaluator, Place, Places, SAMPLE_HITS, Samples, Steps};
@@ -24,7 +24,7 @@ pub struct Ranks {
     passes: Vec<Pass>,
 }
 
-/// What queries for up to so many hits find.
+/// The result of queries for up to `depth` hits.
 #[derive(Debug, Clone)]
 struct Pass {
     up_to: usize,
@@ -73,15 +73,15 @@ impl Ranks {
     }
 }
 
-/// A depth and the candidates of a query for so many hits.
+/// A depth, and the candidates of a query for that many hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Depth {
     cut: usize,
     candidates: usize,
 }
 
-/// The depths at which queries take different numbers of candidates: each is the deepest of its number. Without
-/// candidates there is one pass, at the deepest.
+/// Returns the depths at which queries take different numbers of candidates: each is the deepest of its number.
+/// Without candidates there is one pass, at the deepest.
 pub(super) fn passes(evaluator: &Evaluator<'_>, search: Search) -> Result<Vec<Depth>> {
     let options = &evaluator.options;
     let mut cuts = options.cuts.clone();
@@ -136,8 +136,8 @@ pub(super) fn rescored(
     Ok(ranks)
 }
 
-/// Answers all questions as queries with so many candidates are answered. All candidates are ranked, so that those that
-/// tie are counted. A question that leaves rows out takes as many candidates more.
+/// Answers all questions with this many candidates. All candidates are ranked, so that those that tie are counted. A
+/// question that leaves rows out takes as many candidates more.
 fn pass(
     evaluator: &Evaluator<'_>,
     candidates: usize,

@@ -47,7 +47,7 @@ number! {
 }
 
 impl Seq {
-    /// The one after this.
+    /// Returns the next number.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }

@@ -21,7 +21,7 @@ pub fn quantize_i8(values: &[f32]) -> (f32, Vec<i8>) {
     (scale, rounded)
 }
 
-/// [`quantize_i8`] to where there is room for it.
+/// Like [`quantize_i8`], into an existing buffer.
 ///
 /// # Panics
 /// If there are not as many bytes as values.
@@ -86,7 +86,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// The number of queries.
+    /// Returns the number of queries.
     pub(super) fn count(&self) -> usize {
         self.values.len() / self.dim
     }

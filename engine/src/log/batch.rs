@@ -1,4 +1,4 @@
-//! A batch as it stands in the log: what was accepted together, and is there whole or not at all.
+//! A batch of the log: changes that were accepted together, stored completely or not at all.
 
 use crate::ids::{EncoderId, Seq};
 use crate::stored::{Precision, Stored, StoredRef};
@@ -23,7 +23,7 @@ pub struct Batch {
 /// One accepted row, or the deletion of one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The row with this key is now this, with the batch's next vector.
+    /// Inserts or replaces the row with this key; its vector is the batch's next one.
     Put {
         /// The user's key.
         key: Arc<str>,
@@ -32,7 +32,7 @@ pub enum Change {
         /// The length that the vector had before it was normalised, where it was.
         norm: Option<f64>,
     },
-    /// There is no row with this key any more.
+    /// Deletes the row with this key.
     Delete {
         /// The user's key.
         key: Arc<str>,
@@ -40,7 +40,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The key concerned.
+    /// Returns the key.
     pub fn key(&self) -> &Arc<str> {
         match self {
             Self::Put { key, .. } | Self::Delete { key } => key,
@@ -57,12 +57,12 @@ const WITH_NORM: u8 = 16;
 const NO_TEXT: u32 = u32::MAX;
 
 impl Batch {
-    /// The `Seq` after the last change.
+    /// Returns the `Seq` after the last change.
     pub fn end(&self) -> Seq {
         Seq(self.first.0 + self.changes.len() as u64)
     }
 
-    /// The changes with their `Seq`s and, of rows put, their vectors.
+    /// Returns the changes with their `Seq`s and, of rows put, their vectors.
     pub fn iter(&self) -> impl Iterator<Item = (Seq, &Change, Option<StoredRef<'_>>)> {
         let mut next = 0;
         (self.first.0..)
@@ -111,7 +111,7 @@ impl Batch {
         }
     }
 
-    /// The batch that `encode` wrote, or what is wrong with these bytes.
+    /// Returns the batch that `encode` wrote, or what is wrong with these bytes.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut rest = Cursor(bytes);
         let first = Seq(rest.u64()?);

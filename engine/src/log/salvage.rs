@@ -1,4 +1,4 @@
-//! What can be had of a damaged log.
+//! Reading the intact batches of a damaged log.
 
 use super::read::Record;
 use super::{Batch, HEADER_LEN, Kind};

@@ -41,7 +41,8 @@ impl LogWriter {
             .and_then(|()| file.sync().map_err(Error::io("syncing", &path)))
             .and_then(|()| files.sync_dir(dir).map_err(Error::io("syncing", dir)));
         if let Err(e) = written {
-            // It takes room and holds nothing. Should it stay, it reads as a creation that was cut short.
+            // The file takes space and holds nothing. If removing it fails, it is read as an unfinished
+            // creation.
             let _ = files.remove(&path);
             return Err(e);
         }
@@ -55,12 +56,12 @@ impl LogWriter {
         })
     }
 
-    /// This log.
+    /// Returns the id of the log.
     pub fn id(&self) -> LogId {
         self.id
     }
 
-    /// Bytes of the log, those not yet synced included.
+    /// Returns the bytes of the log, including those not yet synced.
     pub fn bytes(&self) -> u64 {
         self.synced + self.pending.len() as u64
     }
@@ -134,7 +135,7 @@ impl LogWriter {
         self.file.sync().map_err(Error::io("syncing", &self.path))?;
         self.synced += self.pending.len() as u64;
         self.pending.clear();
-        // A huge batch does not keep its buffer for ever.
+        // Release the buffer of a huge batch.
         self.pending.shrink_to(1 << 22);
         self.failed = false;
         Ok(())
@@ -145,7 +146,7 @@ impl LogWriter {
         self.end_making_room(|_| false)
     }
 
-    /// The same, making room as [`sync_making_room`](Self::sync_making_room) does.
+    /// Like [`end`](Self::end), making space as [`sync_making_room`](Self::sync_making_room) does.
     pub(crate) fn end_making_room(mut self, make_room: impl FnMut(usize) -> bool) -> Result<()> {
         self.record(Kind::End, |_| {})?;
         self.sync_making_room(make_room)

@@ -23,7 +23,7 @@ use crate::stored::{Precision, Stored};
 use crate::threads;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What turns a text into a vector and a vector into a code.
+/// A model: an encoder (text to vector) and a quantizer (vector to code), either optional.
 pub struct Model {
     id: Option<ModelId>,
     encoder_id: EncoderId,
@@ -39,7 +39,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// No model: ready-made vectors, searched exactly.
+    /// Returns a model without encoder and quantizer: precomputed vectors, searched exactly.
     pub fn none(dim: usize, metric: Metric) -> Self {
         Self {
             id: None,
@@ -55,7 +55,7 @@ impl Model {
         }
     }
 
-    /// The model of a bundle.
+    /// Returns the model of a bundle.
     pub fn open(bundle: Bundle, threads: usize) -> Result<Self> {
         let quantizer = bundle.quantizer()?;
         let dim = bundle.input_dim();
@@ -86,7 +86,7 @@ impl Model {
         })
     }
 
-    /// The same for a database whose vectors are rounded to this precision.
+    /// Sets the precision of the database's vectors.
     #[must_use]
     pub fn stored_as(self, precision: Precision) -> Self {
         Self { precision, ..self }
@@ -97,12 +97,12 @@ impl Model {
         self.precision
     }
 
-    /// Its name by content, as a version record has it; none where there is no bundle.
+    /// Returns the content id, or `None` without a bundle.
     pub fn id(&self) -> Option<ModelId> {
         self.id
     }
 
-    /// Its name by content, by which models are listed and switched to. Without a bundle it is that of the model `exact`.
+    /// Returns the id by which models are listed and selected. Without a bundle it is the id of `exact`.
     pub fn model_id(&self) -> ModelId {
         self.id.unwrap_or_else(|| ModelId::exact(self.encoder_id))
     }
@@ -140,7 +140,7 @@ impl Model {
         self
     }
 
-    /// How it was trained: `mopq`, `opq`, ...; `exact` without a quantizer.
+    /// Returns how it was trained: `mopq`, `opq`, ...; `exact` without a quantizer.
     pub fn method(&self) -> &str {
         match &self.bundle {
             Some(bundle) if self.quantizer.is_some() || bundle.scorer().is_some() => {
@@ -150,37 +150,37 @@ impl Model {
         }
     }
 
-    /// The name of its encoder: that of stored vectors.
+    /// Returns the id of the encoder that made the stored vectors.
     pub fn encoder_id(&self) -> EncoderId {
         self.encoder_id
     }
 
-    /// How queries and keys are compared.
+    /// Returns how queries and keys are compared.
     pub fn metric(&self) -> Metric {
         self.metric
     }
 
-    /// Width of the stored vectors.
+    /// Returns the width of the stored vectors.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// The quantizer, once one was trained.
+    /// Returns the quantizer, if there is one.
     pub fn quantizer(&self) -> Option<&Quantizer> {
         self.quantizer.as_ref()
     }
 
-    /// The shape of its codes.
+    /// Returns the shape of its codes.
     pub fn shape(&self) -> Option<CodeShape> {
         self.quantizer.as_ref().map(Quantizer::shape)
     }
 
-    /// The bundle it was opened from.
+    /// Returns the bundle it was opened from.
     pub fn bundle(&self) -> Option<&Bundle> {
         self.bundle.as_ref()
     }
 
-    /// What rows of a database with this model are.
+    /// Returns the kind of rows of a database with this model.
     pub fn kind(&self) -> RowsKind {
         match &self.bundle {
             Some(bundle) if bundle.has_encoder() => RowsKind::Text,
@@ -188,7 +188,7 @@ impl Model {
         }
     }
 
-    /// The encoder, loaded now if it was not yet.
+    /// Returns the encoder, and loads it at the first call.
     pub fn encoder(&self) -> Result<&Arc<dyn Encoder>> {
         if let Some(encoder) = self.encoder.get() {
             return Ok(encoder);
@@ -211,7 +211,7 @@ impl Model {
         Ok(self.encoder.get_or_init(|| loaded))
     }
 
-    /// Vectors of these texts as keys, rounded as they are stored: n x dim.
+    /// Returns the vectors of these texts as keys, rounded as they are stored: n x dim.
     pub fn encode_keys(&self, texts: &[&str]) -> Result<Stored> {
         let vectors = self.encoder()?.encode_keys(texts)?;
         let text = |row: usize| shorten(texts[row]);
@@ -226,7 +226,7 @@ impl Model {
         })
     }
 
-    /// Vectors as they are stored: n x dim. For cosine they have length 1.
+    /// Returns the vectors as they are stored: n x dim. For cosine they have length 1.
     ///
     /// Requires: values are finite.
     ///
@@ -252,7 +252,7 @@ impl Model {
         Ok(stored)
     }
 
-    /// Vectors of these texts as queries: n x dim.
+    /// Returns the vectors of these texts as queries: n x dim.
     pub fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>> {
         self.encoder()?.encode_queries(texts)
     }
@@ -276,7 +276,7 @@ impl Model {
         }
     }
 
-    /// A user's vector as it is searched with: of the right width, finite, normalised for cosine.
+    /// Checks a query vector (dimensions, finite values) and normalises it for cosine.
     pub fn check_vector(&self, vector: &[f32], what: impl FnOnce() -> String) -> Result<Vec<f32>> {
         Ok(self.check_norm(vector, what)?.0)
     }
@@ -306,7 +306,8 @@ impl Model {
             )));
         }
         if self.metric != Metric::Cosine {
-            // One row too large would make every query fail that meets it. Few need their sum.
+            // One row that is too large would make every query fail. The sum is needed for few rows
+            // only.
             let square = || -> f64 { vector.iter().map(|&x| f64::from(x).powi(2)).sum() };
             let bound = f64::from(largest).powi(2) * vector.len() as f64;
             if bound > MAX_SQUARE && square() > MAX_SQUARE {
@@ -329,7 +330,7 @@ impl Model {
         Ok((vector, Some(norm)))
     }
 
-    /// The codes of stored vectors, row-major; empty without a quantizer.
+    /// Returns the codes of stored vectors, row-major; empty without a quantizer.
     pub fn quantize(&self, vectors: &[f32]) -> Result<Vec<u8>> {
         let Some(quantizer) = &self.quantizer else {
             return Ok(Vec::new());
@@ -340,7 +341,7 @@ impl Model {
         Ok(codes)
     }
 
-    /// The same on all threads that this model may use, for batches of which each has a share worth its start.
+    /// Like [`quantize`](Self::quantize), on all threads of the model if the batch is large enough.
     pub fn quantize_batch(&self, vectors: &[f32]) -> Result<Vec<u8>> {
         const SHARE: usize = 1024;
         let threads = threads::count(self.threads)?;

@@ -1,8 +1,8 @@
 //! The models of a database: bundles in `models/`, each in a directory named by its content.
 //!
 //! The folder is the list. Registering takes no lock: a bundle is copied under a temporary name and renamed, and two
-//! that register the same one do the same thing. Which came last is told by a number that each gets, not by a clock: that
-//! may go backwards, and the times of files are lost when a database is copied.
+//! that register the same one do the same thing. Each model gets a number that gives the order. Clocks may go
+//! backwards, and file times are lost when a database is copied.
 
 use crate::disk::files::{self, Disk, Files, Storage};
 use crate::disk::layout::Layout;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A model of a database, for a listing.
+/// A model in the list of a database's models.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelInfo {
-    /// Its name by content.
+    /// The content id.
     pub id: ModelId,
-    /// Whether queries are answered with it.
+    /// Whether it is the active model.
     pub active: bool,
     /// Whether it is the model `exact`: the active encoder without a quantizer.
     pub exact: bool,
@@ -40,7 +40,7 @@ pub struct ModelInfo {
     pub evaluation: serde_json::Value,
 }
 
-/// Copies a bundle into the database: there whole or not at all.
+/// Copies a bundle into the database, completely or not at all.
 pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> Result<ModelId> {
     register_as(files, layout, bundle, Registered::next(files, layout)?)
 }
@@ -190,10 +190,10 @@ pub(crate) fn open_to_serve(
     }
 }
 
-/// The file beside a bundle's own that says when it was registered.
+/// The file in a bundle's directory that records its registration.
 pub(crate) const REGISTERED_FILE: &str = "REGISTERED";
 
-/// When a model was registered: as which of all that ever were, and when by the clock.
+/// The registration of a model: its number and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Registered {
     number: u64,
@@ -206,7 +206,7 @@ impl Registered {
     /// later one, and the id decides.
     fn next(files: &dyn Storage, layout: &Layout) -> Result<Self> {
         let numbers = model_dirs(files, layout)?.into_iter().map(|dir| {
-            // A damaged one is said by those who list the models.
+            // Damaged models are reported when models are listed.
             let registered = Self::read(files, &dir).unwrap_or_default();
             registered.map_or(0, |registered| registered.number)
         });
@@ -270,8 +270,8 @@ fn write(files: &dyn Files, to: &Path, bytes: &[u8]) -> Result<()> {
     file.sync().map_err(Error::io("syncing", to))
 }
 
-/// The model registered last, which a rebuild takes if it is not told which. `exact` is chosen by name only; where it is
-/// both active and the last that somebody registered, there is nothing newer to switch to.
+/// Returns the model registered last, the default of a rebuild. `exact` is chosen by name only; if it is both active
+/// and the last registered, there is nothing newer to switch to.
 pub(crate) fn newest(
     layout: &Layout,
     active: ModelId,
@@ -282,7 +282,8 @@ pub(crate) fn newest(
     Ok(listed.last().map(|(_, info)| info.id))
 }
 
-/// The models of a database, oldest first, with what decides their order. `exact` is always among them.
+/// Returns the models of a database, oldest first, with what decides their order. `exact` is always
+/// among them.
 pub(crate) fn listed(
     layout: &Layout,
     active: ModelId,
@@ -340,7 +341,7 @@ pub(crate) fn listed(
     Ok(found)
 }
 
-/// The folders of the models of a database.
+/// Returns the folders of the models of a database.
 pub(crate) fn model_dirs(files: &dyn Storage, layout: &Layout) -> Result<Vec<PathBuf>> {
     let models = layout.models();
     let names = files.list(&models).map_err(Error::io("listing", &models))?;
@@ -348,7 +349,7 @@ pub(crate) fn model_dirs(files: &dyn Storage, layout: &Layout) -> Result<Vec<Pat
     Ok(ids.map(|name| models.join(name)).collect())
 }
 
-/// The ids of the models, in the order of their registration; damaged ones too.
+/// Returns the ids of the models, in the order of their registration; damaged ones too.
 pub(crate) fn by_registration(layout: &Layout) -> Result<Vec<ModelId>> {
     if !layout.models().is_dir() {
         return Ok(Vec::new());

@@ -43,7 +43,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Rows alone.
+    /// Returns counts of rows only.
     pub(super) fn rows(rows: impl TryInto<u64>) -> Self {
         Self {
             rows: rows.try_into().unwrap_or(u64::MAX),

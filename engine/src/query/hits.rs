@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 /// Roughly the CPU cycles that it takes to read a hit's key and text.
 pub(super) const CYCLES: f64 = 1000.0;
 
-/// The ranked rows that the options let through.
+/// Returns the ranked rows that the options let through.
 pub(super) fn page<'r>(
     ranked: &'r [Ranked],
     options: &QueryOptions,
@@ -24,7 +24,7 @@ pub(super) fn page<'r>(
     through.skip(options.offset)
 }
 
-/// Reads what the user sees of each row.
+/// Reads keys and texts of the hits.
 pub(super) fn take<'r>(
     snapshot: &Snapshot,
     ranked: impl Iterator<Item = &'r Ranked>,

@@ -65,7 +65,7 @@ impl Plan {
         Ok(Self { way, depth })
     }
 
-    /// The candidates for each query, of which (queries, dim) are the vectors.
+    /// Returns the candidates for each query, of which (queries, dim) are the vectors.
     pub(crate) fn candidates<P: Searchable>(
         self,
         searched: &Searched<'_, P>,
@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// The best rows of each query, best first, and what was read for it.
+    /// Returns the best rows of each query, best first, and what was read for it.
     pub(crate) fn rank<P: Searchable>(
         self,
         searched: &Searched<'_, P>,
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Bytes that a scan for candidates reads.
+    /// Returns the number of bytes that a scan for candidates reads.
     pub(super) fn scanned<P: Searchable>(self, searched: &Searched<'_, P>) -> Result<u64> {
         let bytes = match (self.source().0, searched.quantizer) {
             (Source::Codes, Some(quantizer)) => {

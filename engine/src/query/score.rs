@@ -20,7 +20,7 @@ pub(crate) struct Ranked {
     pub(crate) place: Place,
 }
 
-/// The k best candidates, best first.
+/// Returns the k best candidates, best first.
 pub(crate) fn rank<P: Searchable>(
     searched: &Searched<'_, P>,
     candidates: &[Found],

@@ -29,7 +29,7 @@ pub(crate) struct Searched<'a, P> {
 }
 
 impl Snapshot {
-    /// This snapshot as its own model searches it.
+    /// Returns this snapshot as its own model searches it.
     pub(crate) fn searched(&self) -> Searched<'_, Part<'_>> {
         Searched {
             parts: self.parts().collect(),
@@ -49,14 +49,15 @@ impl<P: Searchable> Searched<'_, P> {
         self.scorer.is_some_and(|scorer| scorer.map().is_some())
     }
 
-    /// The number of queries in (queries, dim).
+    /// Returns the number of queries in (queries, dim).
     pub(crate) fn queries(&self, vectors: &[f32]) -> usize {
         vectors.len() / self.dim
     }
 }
 
 impl<P: Searchable> Searched<'_, P> {
-    /// The metric between a query and some stored vectors of a part, whose rows ascend; and what was read.
+    /// Returns the metric between a query and some stored vectors of a part, whose rows ascend; and what
+    /// was read.
     pub(super) fn similarities(
         &self,
         part: usize,

@@ -14,7 +14,7 @@ use crate::write::{Change, Compacting, Sealing, Store, lock};
 use std::path::Path;
 use std::sync::Arc;
 
-/// If a rebuild is ready, commits it, or declines it with a reason. Whether the model changed.
+/// If a rebuild is ready, commits or declines it. Returns `true` if the model changed.
 pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
     let Some(ready) = Ready::read(&store.layout)? else {
         return Ok(false);
@@ -38,7 +38,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
             }
             Ok(true)
         }
-        // Nobody knows what became of it: the next open does, and READY tells it to go on.
+        // The outcome is unknown; the next open finds out, and READY makes it continue.
         Err(e @ Error::OutcomeUnknown(_)) => Err(e),
         Err(e) => {
             Ready::decline(
@@ -158,7 +158,8 @@ fn serve(snapshot: &mut Snapshot, record: &VersionRecord, target: &Arc<Model>) {
     snapshot.model = Arc::clone(target);
 }
 
-/// A tail of so many rows is encoded under the writer's lock; a longer one is sealed once more without it.
+/// A tail of at most this many rows is encoded under the writer's lock; a longer one is sealed first,
+/// without the lock.
 const LAST_ROWS: u64 = 512;
 
 /// Makes `target` the model. False if more rows arrived since the last seal than should be encoded under the lock.

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Texts are encoded so many at a time.
+/// The number of texts encoded at a time.
 const TEXTS: usize = 1024;
 
 /// How many rows were done, and how.
@@ -164,7 +164,7 @@ fn has_codes(
     Ok(false)
 }
 
-/// Encodes the living texts of a segment; dead rows get zeros, which nobody will see.
+/// Encodes the live texts of a segment; dead rows get zeros.
 fn encode_texts(
     files: &Arc<dyn Files>,
     out: &Path,

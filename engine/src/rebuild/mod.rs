@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How a rebuild is done.
+/// Options of a rebuild.
 #[derive(Debug, Clone)]
 pub struct RebuildOptions {
     /// The model to switch to; the newest one if none is given. An older one rolls back, and
@@ -62,7 +62,7 @@ impl Default for RebuildOptions {
 }
 
 impl RebuildOptions {
-    /// An error, once somebody wants to stop.
+    /// Returns an error if the rebuild should stop.
     fn check_stop(&self) -> Result<()> {
         if self.watch.is_stopped() {
             return Err(Error::invalid(
@@ -73,16 +73,16 @@ impl RebuildOptions {
     }
 }
 
-/// What a rebuild did.
+/// The result of a rebuild.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rebuilt {
     /// The model that is active now.
     pub model: ModelId,
-    /// Rows that were quantized anew.
+    /// Rows that were quantized again.
     pub rows: u64,
-    /// Rows whose codes under this model were there already.
+    /// Rows whose codes under this model already existed.
     pub reused: u64,
-    /// Texts that were encoded anew, because the encoder changed.
+    /// Texts that were encoded again because the encoder changed.
     pub encoded: u64,
 }
 
@@ -152,7 +152,8 @@ fn wait_for_commit(
             return Err(stopped);
         }
         if Instant::now() >= deadline {
-            // It stays ready: whoever has the lock, or opens the database next, commits it.
+            // It stays ready: the holder of the lock, or the next process to open the database,
+            // commits it.
             return Err(Error::Locked {
                 path: lock.into(),
                 holder: format!(

@@ -16,7 +16,7 @@ use crate::version::follow::Follower;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Stages every segment's files under the wanted model and asks for the commit. Nothing to ask for if it is active.
+/// Stages every segment's files under the wanted model and asks for the commit. Does nothing if the model is active.
 ///
 /// `seal` makes a segment of the rows that have none yet, if this process may: here their work is counted, told and can
 /// be stopped, which the commit's can't.
@@ -53,7 +53,7 @@ pub(super) fn prepare(
         seal()?;
     }
     reader.refresh()?;
-    // Whoever opens a database commits what an earlier rebuild left ready.
+    // Opening a database commits what an earlier rebuild left ready.
     let base = reader.snapshot().model.id();
     if reader.snapshot().model.model_id() == id {
         return Ok((None, rebuilt));

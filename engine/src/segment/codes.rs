@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a codes file is about.
+/// The metadata of a codes file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodesMeta {
     /// The segment.
@@ -28,7 +28,8 @@ pub struct CodesMeta {
 }
 
 impl CodesMeta {
-    /// Blocks of 64 rows; the last may have fewer, and is then filled with code 0.
+    /// Returns the number of blocks of 64 rows; the last may have fewer, and is then filled with
+    /// code 0.
     pub fn blocks(&self) -> usize {
         self.shape.blocks(self.rows as usize)
     }
@@ -135,33 +136,34 @@ impl CodesFile {
         Ok(Self { file, meta, codes })
     }
 
-    /// What the file is about.
+    /// Returns what the file is about.
     pub fn meta(&self) -> &CodesMeta {
         &self.meta
     }
 
-    /// That the file was made from these rows; `Corrupt` otherwise.
+    /// Returns `Corrupt` unless the file was made from these rows.
     pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
         let meta = &self.meta;
         (self.file).expect_rows((meta.segment, meta.rows_hash, meta.rows), rows)
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Its bytes on disk.
+    /// Returns the length of the file.
     pub fn file_len(&self) -> u64 {
         self.file.container().file_len()
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.meta.rows as usize
     }
 
-    /// A range of blocks, packed, 64-byte aligned. Panics if the range is not within the blocks.
+    /// Returns a range of blocks, packed, 64-byte aligned. Panics if the range is not within the
+    /// blocks.
     #[inline]
     pub fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
         let count = self.meta.blocks();
@@ -170,7 +172,7 @@ impl CodesFile {
         (self.file).checked(&self.codes, blocks.start * bytes..blocks.end * bytes)
     }
 
-    /// Reads everything and tells what is damaged.
+    /// Reads everything and returns what is damaged.
     pub fn verify(&self) -> Vec<Error> {
         self.file.damaged_chunks()
     }

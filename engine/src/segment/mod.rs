@@ -1,5 +1,5 @@
-//! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`] and [`Deletions`], their writers
-//! beside them.
+//! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`] and [`Deletions`], with their
+//! writers.
 //!
 //! A writer streams into a temporary file; `finish` consumes it, syncs the file and gives it its name. The name is
 //! durable once the caller has synced the directory, which it does once for all files of a commit. A reader checks
@@ -33,8 +33,8 @@ pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Stands for every byte of a rows file. Files made from it (vecs, codes) carry it, so that they are never read with
-/// another.
+/// A hash of every byte of a rows file. Files made from it (vecs, codes) store it, so that they are never used with
+/// another rows file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RowsHash(pub u64);

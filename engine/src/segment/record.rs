@@ -1,4 +1,4 @@
-//! A segment by name: what a version says of it.
+//! The entry of a segment in a version record.
 
 use super::FileName;
 use crate::ids::{Generation, SegmentId};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SegmentRecord {
-    /// Which.
+    /// The segment.
     pub id: SegmentId,
     /// Rows in it, dead ones included.
     pub rows: u32,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a vecs file is about.
+/// The metadata of a vecs file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VecsMeta {
     /// The segment.
@@ -24,7 +24,7 @@ pub struct VecsMeta {
     pub encoder: [u8; 32],
     /// Rows, as many as the rows file has.
     pub rows: u32,
-    /// Values per vector.
+    /// Returns the number of values per vector.
     pub dim: u32,
     /// How they are rounded.
     pub precision: Precision,
@@ -124,38 +124,39 @@ impl VecsFile {
         })
     }
 
-    /// What the file is about.
+    /// Returns what the file is about.
     pub fn meta(&self) -> &VecsMeta {
         &self.meta
     }
 
-    /// That the file was made from these rows; `Corrupt` otherwise.
+    /// Returns `Corrupt` unless the file was made from these rows.
     pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
         let meta = &self.meta;
         (self.file).expect_rows((meta.segment, meta.rows_hash, meta.rows), rows)
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Its bytes on disk.
+    /// Returns its bytes on disk.
     pub fn file_len(&self) -> u64 {
         self.file.container().file_len()
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.meta.rows as usize
     }
 
-    /// Values per vector.
+    /// Returns the number of values per vector.
     pub fn dim(&self) -> usize {
         self.meta.dim as usize
     }
 
-    /// Vectors of a range of rows: (rows, dim). Panics if the range is not within the rows.
+    /// Returns the vectors of a range of rows: (rows, dim). Panics if the range is not within the
+    /// rows.
     #[inline]
     pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         self.vectors.read(&self.file, rows)
@@ -166,7 +167,7 @@ impl VecsFile {
         self.vectors.prefetch(&self.file, rows);
     }
 
-    /// Gives back the memory of what was read, for those who read all of it once.
+    /// Releases the memory of what was read, for sequential readers.
     pub fn release(&self) {
         self.file.container().file().release();
     }

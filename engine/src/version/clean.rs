@@ -1,4 +1,4 @@
-//! What `open` removes: files of a segment or a log that no version needs any more, where it can tell why.
+//! Cleaning up at open: removes files of segments and logs that no version needs.
 //!
 //! A file that holds rows is removed only for a reason that can be seen on disk: its rows were never committed, they
 //! are in another file, or all of them are dead. Whatever else is not named by the record moves to `orphans/`, and the
@@ -21,12 +21,12 @@ use crate::version::witnesses::Witnesses;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// What becomes of the files of a segment that the record does not name.
+/// The fate of files that the record does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// They are explained, and removed.
+    /// Explained: removed.
     Removed,
-    /// They are not, and move to `orphans/`.
+    /// Unexplained: moved to `orphans/`.
     Orphaned,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn clean(
 ) -> Result<()> {
     let record = &witnesses.record;
     let trusted = !witnesses.restored;
-    // Almost always there is nothing to explain, and no log to read a second time.
+    // Usually there is nothing to clean, and no log needs to be read again.
     let logged = match is_tidy(files, layout, record)? {
         true => LiveBatches::new(),
         false => live_batches(files, layout, record)?,
@@ -88,7 +88,7 @@ fn is_tidy(files: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Resu
     Ok(rows && logs)
 }
 
-/// The paths of segment files to remove, and to put aside.
+/// Returns the segment files to remove, and those to move to `orphans/`.
 fn segments(
     files: &dyn Storage,
     layout: &Layout,
@@ -191,7 +191,7 @@ pub(crate) fn is_leftover(
     Ok(true)
 }
 
-/// Returns whether a rows file is a leftover, or has no living row.
+/// Returns whether a rows file is a leftover, or has no live row.
 fn is_spent(
     files: &dyn Storage,
     dir: &Path,
@@ -214,7 +214,7 @@ fn is_spent(
     Ok(false)
 }
 
-/// The retired logs to remove, and those to put aside.
+/// Returns the retired logs to remove, and those to move to `orphans/`.
 fn logs(
     files: &dyn Storage,
     layout: &Layout,
@@ -253,7 +253,7 @@ fn logs(
     Ok((removed, orphaned))
 }
 
-/// The batches of the live logs, as far as they can be read.
+/// Returns the batches of the live logs, as far as they can be read.
 pub(crate) fn live_batches(
     files: &dyn Storage,
     layout: &Layout,

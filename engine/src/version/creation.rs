@@ -1,4 +1,4 @@
-//! Filling a new directory so that a process that dies halfway leaves something the next one recognises.
+//! Creating a database or a copy so that the next process recognises an unfinished one.
 //!
 //! An empty file, the marker (`CREATING` for a new database, `COPYING` for a backup), is durable before anything else is
 //! made, and goes after the first manifest is durable. A directory with a marker and without a manifest is unfinished: no
@@ -147,7 +147,7 @@ fn remove(files: &dyn Files, layout: &Layout, making: Making) -> Result<()> {
     files.sync_dir(dir).map_err(Error::io("syncing", dir))
 }
 
-/// What a directory is to somebody who wants to make a database in it.
+/// What a directory contains, before a database is created in it.
 enum Found {
     /// Missing, or empty but for a lock file.
     Nothing,
@@ -206,20 +206,20 @@ fn look(files: &dyn Storage, layout: &Layout, making: Making) -> Result<Found> {
     })
 }
 
-/// Returns what the marker says. A file of that name with something in it is somebody else's.
+/// Returns what the marker says. A non-empty file with that name does not belong to mopqdb.
 fn marked(files: &dyn Storage, layout: &Layout) -> Option<Making> {
     let is_there = |making: &Making| files.len(&making.marker(layout)).is_ok_and(|len| len == 0);
     Making::ALL.into_iter().find(is_there)
 }
 
-/// Returns the name of a file that no creation makes.
+/// Returns the name of a file that does not belong to an unfinished creation.
 fn stranger(
     files: &dyn Storage,
     layout: &Layout,
     made: Making,
     names: &[String],
 ) -> Result<Option<String>> {
-    // A link is nobody's directory but its maker's.
+    // Links are never followed.
     let is_dir = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     for name in names {
         let path = layout.dir().join(name);

@@ -1,4 +1,4 @@
-//! Following the versions that another process commits, as a reader: no lock is taken, nothing is written.
+//! Following the versions that another process commits. Takes no lock and writes nothing.
 
 use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
@@ -25,7 +25,7 @@ pub(crate) struct Follower {
     seen: Mutex<Seen>,
 }
 
-/// How far was read.
+/// The position up to which data was read.
 #[derive(Debug, Clone)]
 struct Seen {
     record: VersionRecord,
@@ -59,7 +59,7 @@ impl Follower {
         })
     }
 
-    /// Looks for what was written since. Returns `true` if there was anything.
+    /// Loads what was written since. Returns `true` if there was anything.
     pub(crate) fn refresh(&self) -> Result<bool> {
         let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
         let current = self.versions.current();
@@ -94,12 +94,12 @@ impl Follower {
         Ok(true)
     }
 
-    /// What was there when it was opened or last refreshed.
+    /// Returns what was there when it was opened or last refreshed.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.versions.current()
     }
 
-    /// The version record that the snapshot stands on.
+    /// Returns the version record that the snapshot stands on.
     pub(crate) fn record(&self) -> VersionRecord {
         let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
         seen.record.clone()
@@ -166,8 +166,8 @@ fn read_version(
     ))
 }
 
-/// Reads the live logs on from where they ended. Whether there was anything new. What follows the last whole record is
-/// a write in progress, or one that a crash cut short: the writer knows.
+/// Reads the live logs on from where they ended. Returns `true` if there was anything new. What follows the last whole
+/// record is a write in progress, or one that a crash cut short: the writer knows.
 fn read_logs(
     storage: &dyn Storage,
     layout: &Layout,

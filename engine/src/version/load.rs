@@ -1,4 +1,4 @@
-//! Opening what a record names: its model and its segments.
+//! Opening the model and the segments of a record.
 
 use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
@@ -13,7 +13,7 @@ use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
 use std::sync::Arc;
 
-/// The model that a record names.
+/// Returns the model that a record names.
 pub(crate) fn model(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
@@ -63,7 +63,8 @@ pub(crate) fn model(
     Ok(Arc::new(model))
 }
 
-/// The snapshot of a record, without what its logs add. Segments of `before` that are still the same stay open.
+/// Returns the snapshot of a record, without what its logs add. Segments of `before` that are still the same
+/// stay open.
 pub(crate) fn snapshot(
     files: &dyn Storage,
     layout: &Layout,

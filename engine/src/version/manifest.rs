@@ -1,6 +1,6 @@
-//! The second witness: each committed [`VersionRecord`] as a file of its own, `MANIFEST-n`.
+//! The second copy of each committed [`VersionRecord`]: the file `MANIFEST-n`.
 //!
-//! Readers in other processes know a database by these files alone.
+//! Readers in other processes use only these files.
 
 use crate::disk::files::{self, Files, Storage};
 use crate::error::{Error, Result};
@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 /// How many manifests are kept.
 const KEPT: usize = 4;
 
-/// The path of a generation's manifest.
+/// Returns the path of a generation's manifest.
 pub fn path(dir: &Path, generation: Generation) -> PathBuf {
     dir.join(format!("MANIFEST-{:010}", generation.0))
 }
 
-/// The generation whose manifest has this name.
+/// Returns the generation whose manifest has this name.
 pub fn parse_name(name: &str) -> Option<Generation> {
     let digits = name.strip_prefix("MANIFEST-")?;
     let generation = digits.parse().ok()?;
     (digits == format!("{generation:010}")).then_some(Generation(generation))
 }
 
-/// The generations that have a manifest, oldest first.
+/// Returns the generations that have a manifest, oldest first.
 pub fn generations(files: &dyn Storage, dir: &Path) -> Result<Vec<Generation>> {
     let names = files.list(dir).map_err(Error::io("listing", dir))?;
     let mut found: Vec<_> = names.iter().filter_map(|name| parse_name(name)).collect();
@@ -39,7 +39,7 @@ pub fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> Result<
     files::publish(files, &path, &record.encode()).map_err(Error::io("writing", &path))
 }
 
-/// A manifest as it is found.
+/// The state of a manifest.
 #[derive(Debug)]
 pub enum Found {
     /// Whole.
@@ -50,7 +50,7 @@ pub enum Found {
     Absent,
 }
 
-/// Reads one generation's manifest. A record of the future is an error, not damage.
+/// Reads one generation's manifest. A record of a newer version is an error, not damage.
 pub fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> Result<Found> {
     let path = path(dir, generation);
     let bytes = match files.read(&path) {
@@ -72,7 +72,7 @@ pub fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> Result<F
     }
 }
 
-/// The newest record, for a reader: it has no second witness to turn to.
+/// Returns the newest record, for a reader: it has no second witness to turn to.
 pub fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
     let Some(&generation) = generations(files, dir)?.last() else {
         creation::refuse_unfinished(files, dir)?;
@@ -94,7 +94,8 @@ fn damaged(dir: &Path, generation: Generation, what: &str) -> Error {
     Error::corrupt(path(dir, generation), "record", 0, detail)
 }
 
-/// Removes all but the newest few manifests. What fails to go is tried again next time.
+/// Removes all but the newest few manifests. Files that cannot be removed are tried again next
+/// time.
 pub fn prune(files: &dyn Files, dir: &Path) {
     let Ok(found) = generations(files, dir) else {
         return;

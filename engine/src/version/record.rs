@@ -1,4 +1,4 @@
-//! What a database is at one moment: the record that both witnesses hold.
+//! The version record: the committed state of a database.
 
 use crate::ids::{DatabaseId, EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
@@ -24,7 +24,7 @@ pub struct VersionRecord {
     /// The version of its layout: a record is written in the one in which it was read.
     #[serde(skip)]
     pub version: u32,
-    /// n.
+    /// The generation.
     pub generation: Generation,
     /// How queries and keys are compared.
     pub metric: Metric,
@@ -43,7 +43,7 @@ pub struct VersionRecord {
     pub serving: BTreeMap<ModelId, Serving>,
     /// The encoder that made the stored vectors.
     pub encoder: EncoderId,
-    /// The active model; none for ready-made vectors without a quantizer.
+    /// The active model; none for precomputed vectors without a quantizer.
     pub model: Option<ModelId>,
     /// The live segments, oldest first.
     pub segments: Vec<SegmentRecord>,
@@ -55,7 +55,7 @@ pub struct VersionRecord {
     pub next_segment: SegmentId,
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a valid record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecord {
     /// Not what was written.
@@ -69,7 +69,7 @@ pub enum BadRecord {
 }
 
 impl VersionRecord {
-    /// The first record of a new database.
+    /// Returns the first record of a new database.
     pub(crate) fn first(model: &Model, database: DatabaseId) -> Self {
         Self {
             version: RECORD_VERSION,
@@ -89,7 +89,7 @@ impl VersionRecord {
         }
     }
 
-    /// The active model by its id: that of `exact` where none is named.
+    /// Returns the active model by its id: that of `exact` where none is named.
     pub fn model_id(&self) -> ModelId {
         self.model.unwrap_or_else(|| ModelId::exact(self.encoder))
     }
@@ -104,7 +104,7 @@ impl VersionRecord {
         self.store.unwrap_or_else(|| self.rows.precision())
     }
 
-    /// Rows of all segments, dead ones included.
+    /// Returns the number of rows of all segments, dead ones included.
     pub(crate) fn rows_stored(&self) -> u64 {
         self.segments
             .iter()
@@ -112,7 +112,7 @@ impl VersionRecord {
             .sum()
     }
 
-    /// The bytes of both witnesses.
+    /// Returns the bytes of both witnesses.
     pub fn encode(&self) -> Vec<u8> {
         let body = serde_json::to_vec(self).expect("a record has only plain fields");
         let mut out = Vec::with_capacity(HEADER_LEN + body.len());
@@ -128,7 +128,7 @@ impl VersionRecord {
         out
     }
 
-    /// The record that `encode` wrote.
+    /// Returns the record that `encode` wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
         let damaged = |what: &str| BadRecord::Damaged(what.into());
         let (header, body) = bytes.split_at_checked(HEADER_LEN).ok_or_else(|| {

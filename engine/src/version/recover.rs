@@ -1,4 +1,5 @@
-//! Opening for writing: which version is the truth, what the logs add to it, what is left over.
+//! Recovery when a database is opened for writing: find the newest version, replay the logs, clean
+//! up.
 
 use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
@@ -14,7 +15,7 @@ use crate::version::replay::{self, Replayed};
 use crate::version::{VersionRecord, clean, load, witnesses};
 use std::sync::Arc;
 
-/// A database as it was found, put in order.
+/// The result of recovery.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) catalog: Catalog,
@@ -68,7 +69,7 @@ fn next_segment(files: &dyn Storage, layout: &Layout, record: &VersionRecord) ->
         used = files.map(|file| file.segment().0 + 1).fold(used, u64::max);
     };
     take(names);
-    // Codes that a rebuild staged for a segment which a crash then unmade: no other segment gets their name.
+    // A rebuild may have staged codes for a segment that a crash removed: do not reuse its id.
     let staging = layout.staging();
     if staging.is_dir() {
         for model in list(files, &staging)? {

@@ -1,4 +1,4 @@
-//! The two witnesses of the newest version, the catalog and the manifests, and what to do where they do not agree.
+//! The two copies of the newest version record, in the catalog and in manifests, and what to do if they disagree.
 
 use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
@@ -15,7 +15,7 @@ use crate::version::manifest::{self, Found};
 pub(crate) struct Witnesses {
     pub(crate) catalog: Catalog,
     pub(crate) record: VersionRecord,
-    /// Whether one of the two had to be written again: nothing is removed for good then.
+    /// Whether one of the two was restored; then no file is deleted permanently.
     pub(crate) restored: bool,
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The open files of a segment.
 #[derive(Debug)]
 pub struct Sealed {
-    /// Which.
+    /// The segment.
     pub id: SegmentId,
     /// What the user gave.
     pub rows: RowsFile,
@@ -31,7 +31,7 @@ pub struct Sealed {
 pub struct SegmentView {
     /// Its files.
     pub sealed: Arc<Sealed>,
-    /// Its rows that count.
+    /// Its live rows.
     pub live: Live,
 }
 
@@ -114,7 +114,7 @@ impl Sealed {
         }
     }
 
-    /// The stored vectors of a range of rows, checked.
+    /// Returns the stored vectors of a range of rows, checked.
     pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         match &self.vecs {
             Some(vecs) => vecs.vectors(rows),
@@ -131,7 +131,7 @@ pub struct ReadOnce<'a> {
 }
 
 impl ReadOnce<'_> {
-    /// Counts bytes that were read.
+    /// Records that `bytes` bytes were read, and releases pages behind them.
     pub fn passed(&mut self, bytes: usize) {
         self.passed += bytes;
         if self.passed >= self.limit {
@@ -147,7 +147,7 @@ impl Drop for ReadOnce<'_> {
     }
 }
 
-/// Whether codes are those of these rows under this model's shape.
+/// Returns an error unless the codes belong to these rows and to the model's shape.
 pub fn check_codes(codes: &CodesFile, rows: &RowsFile, model: &Model) -> Result<()> {
     codes.expect_rows(rows)?;
     let meta = codes.meta();
@@ -183,12 +183,12 @@ pub fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
     [vecs, codes].into_iter().flatten().collect()
 }
 
-/// Where a segment's vectors under a model's encoder are.
+/// Returns where a segment's vectors under a model's encoder are.
 pub fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
     FileName::Vecs(id, ShortId::of(&model.encoder_id().0)).within(dir)
 }
 
-/// Where a segment's codes under a model are; none if the model has no quantizer.
+/// Returns where a segment's codes under a model are; none if the model has no quantizer.
 pub fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
     Some(FileName::Codes(id, ShortId::of(&model.codes_id()?.0)).within(dir))
 }
@@ -205,7 +205,7 @@ impl SegmentView {
         Self::with_deletions(files, dir, record, Arc::new(sealed))
     }
 
-    /// An open segment with the deletions that a record names.
+    /// Returns an open segment with the deletions that a record names.
     pub fn with_deletions(
         files: &dyn Storage,
         dir: &Path,

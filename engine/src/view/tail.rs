@@ -28,7 +28,7 @@ pub struct Tail {
 pub struct RunView {
     /// The rows.
     pub run: Arc<Run>,
-    /// Those that count.
+    /// The live rows.
     pub live: Live,
 }
 
@@ -52,17 +52,17 @@ pub struct Run {
 }
 
 impl Tail {
-    /// The runs, oldest first.
+    /// Returns the runs, oldest first.
     pub fn runs(&self) -> impl DoubleEndedIterator<Item = &RunView> {
         self.frozen.iter().chain(&self.active)
     }
 
-    /// How many runs there are.
+    /// Returns how many runs there are.
     pub fn len(&self) -> usize {
         self.frozen.len() + self.active.len()
     }
 
-    /// The run at this position of [`runs`](Self::runs).
+    /// Returns the run at this position of [`runs`](Self::runs).
     pub fn run(&self, at: usize) -> &RunView {
         match at.checked_sub(self.frozen.len()) {
             None => &self.frozen[at],
@@ -70,12 +70,12 @@ impl Tail {
         }
     }
 
-    /// Living rows.
+    /// Returns the number of live rows.
     pub fn alive(&self) -> u64 {
         self.runs().map(|view| u64::from(view.live.alive())).sum()
     }
 
-    /// Ends a row.
+    /// Marks a row dead.
     pub fn kill(&mut self, at: usize, row: RowId) -> bool {
         let view = match at.checked_sub(self.frozen.len()) {
             None => &mut self.frozen[at],
@@ -108,7 +108,8 @@ impl Tail {
         }
     }
 
-    /// What a seal takes: from here on these runs merge no more. A seal that failed before left its runs here.
+    /// Freezes the active runs for a seal: they are not merged any more. Includes the runs of an earlier seal
+    /// that failed.
     pub fn freeze(&mut self) -> Vec<RunView> {
         self.frozen.append(&mut self.active);
         self.frozen.clone()
@@ -121,7 +122,8 @@ impl Tail {
         taken
     }
 
-    /// The frozen runs as they are now: those that a seal took, with the rows that died since.
+    /// Returns the frozen runs as they are now: those that a seal took, with the rows that died
+    /// since.
     pub fn frozen(&self) -> &[RunView] {
         &self.frozen
     }
@@ -133,7 +135,7 @@ impl Tail {
 }
 
 impl Run {
-    /// The rows that a batch puts, with their codes (row-major) under the model's shape.
+    /// Returns the rows that a batch puts, with their codes (row-major) under the model's shape.
     pub fn new(batch: &Batch, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
         let mut run = Self {
             vectors: batch.vectors.clone(),
@@ -167,7 +169,7 @@ impl Run {
         }
     }
 
-    /// The living rows of two neighbours.
+    /// The live rows of two neighbours.
     fn merge(older: &RunView, newer: &RunView) -> Self {
         let Self {
             dim,
@@ -238,32 +240,32 @@ impl Run {
         self
     }
 
-    /// Rows, dead ones included.
+    /// Returns the number of rows, dead ones included.
     pub fn row_count(&self) -> u32 {
         self.seqs.len() as u32
     }
 
-    /// When the first and the last row were accepted.
+    /// Returns the sequence numbers of the first and the last row.
     pub fn seqs(&self) -> (Seq, Seq) {
         (self.seqs[0], self.seqs[self.seqs.len() - 1])
     }
 
-    /// When the row was accepted.
+    /// Returns the sequence number of the row.
     pub fn seq(&self, row: RowId) -> Seq {
         self.seqs[row.0 as usize]
     }
 
-    /// The user's key.
+    /// Returns the user's key.
     pub fn key(&self, row: RowId) -> &Arc<str> {
         &self.keys[row.0 as usize]
     }
 
-    /// The text, where rows are texts.
+    /// Returns the text, where rows are texts.
     pub fn text(&self, row: RowId) -> Option<&Arc<str>> {
         self.texts.get(row.0 as usize)
     }
 
-    /// What the user gave: the text, or else the vector.
+    /// Returns what the user gave: the text, or else the vector.
     pub fn value(&self, row: RowId) -> ValueRef<'_> {
         if let Some(text) = self.text(row) {
             return ValueRef::Text(text);
@@ -275,23 +277,24 @@ impl Run {
         }
     }
 
-    /// The length that the vector of a row had before it was normalised, where that is known.
+    /// Returns the length that the vector of a row had before it was normalised, where that is
+    /// known.
     pub fn norm(&self, row: RowId) -> Option<f64> {
         known(self.norms[row.0 as usize])
     }
 
-    /// The stored vectors of a range of rows.
+    /// Returns the stored vectors of a range of rows.
     pub fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
         self.vectors.as_ref().rows(rows, self.dim)
     }
 
-    /// The packed codes of a range of blocks; empty without a quantizer.
+    /// Returns the packed codes of a range of blocks; empty without a quantizer.
     pub fn blocks(&self, blocks: Range<usize>) -> &[u8] {
         let bytes = self.shape.map_or(0, |shape| shape.block_bytes());
         &self.blocks[blocks.start * bytes..blocks.end * bytes]
     }
 
-    /// The row with this key, dead or alive.
+    /// Returns the row with this key, dead or alive.
     pub fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
         let mut rows = self.index.rows_of(hash);
         rows.find(|&row| **self.key(row) == *key)
@@ -318,7 +321,7 @@ mod tests {
         }
     }
 
-    /// The newest living row with this key.
+    /// The newest live row with this key.
     fn find<'t>(tail: &'t Tail, key: &str) -> Option<(&'t RunView, RowId)> {
         tail.runs().rev().find_map(|view| {
             let row = view.run.find(KeyHash::of(key), key)?;

@@ -1,4 +1,4 @@
-//! Making a database, and opening it for writing.
+//! Creating a database, and opening it for writing.
 
 use super::Store;
 use super::commit::Committer;

@@ -19,7 +19,7 @@ pub(crate) struct Prepared {
     pub(crate) codes: Vec<u8>,
     /// For each change, the row of the snapshot that has its key.
     pub(crate) found: Vec<Option<Place>>,
-    /// What is known already: unchanged rows, and rows that a later one of the same batch replaces.
+    /// The counts known so far: unchanged rows, and rows replaced within the batch.
     pub(crate) inserted: Inserted,
 }
 
@@ -115,7 +115,7 @@ impl Prepared {
     }
 }
 
-/// A row in words, its key cut to what a message can hold.
+/// Describes a row for messages, with a shortened key.
 fn describe(at: usize, row: &Row) -> String {
     let key: String = row.key.chars().take(80).collect();
     format!("row {at} of the batch (key {key:?})")

@@ -40,27 +40,27 @@ pub(super) struct Facts {
 }
 
 impl Measured {
-    /// What its codes are like, if they took part.
+    /// Returns the report on the codes, if they were used.
     pub(super) fn codes(&self) -> Option<&CodeReport> {
         let searched = self.ranks.search != Search::Exact;
         self.model.codes.as_ref().filter(|_| searched)
     }
 
-    /// Whether it is the first of its model.
+    /// Returns `true` if it is the first of its model.
     pub(super) fn begins(lines: &[&Self], n: usize) -> bool {
         n == 0 || !Rc::ptr_eq(&lines[n - 1].model, &lines[n].model)
     }
 }
 
 impl Facts {
-    /// The first digits of its id.
+    /// Returns the first digits of its id.
     pub(super) fn short(&self) -> &str {
         &self.id[..12.min(self.id.len())]
     }
 }
 
-/// Whether the recall of exact search is told after this line, of models whose lines do not tell it: once where several
-/// follow one another with the same encoder.
+/// Returns `true` if the recall of exact search is printed after this line: once per run of models with the same
+/// encoder.
 pub(super) fn tells_exact(lines: &[&Measured], n: usize) -> bool {
     let own = &lines[n].model.exact;
     let same = |line: &&&Measured| Rc::ptr_eq(&line.model.exact, own);

@@ -1,4 +1,4 @@
-//! Computing what can be computed, and a version that names what is there.
+//! Recomputing vectors and codes, and committing the repaired version.
 
 use super::files::is_damage;
 use super::logs::Logs;
@@ -86,7 +86,7 @@ impl Repair<'_> {
         })
     }
 
-    /// Whether a codes file is whole, and yet not what its vectors give.
+    /// Returns `true` if a codes file is intact but does not match its vectors.
     fn codes_differ(&self, path: &Path, segment: &FoundSegment, model: &Model) -> bool {
         let whole = CodesFile::open(&*self.disk, path).is_ok_and(|codes| codes.verify().is_empty());
         let sealed = Sealed::open(&*self.disk, &self.layout.segments(), segment.id, model);
@@ -151,7 +151,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Commits a version, if the one that is there does not name what is there.
+    /// Commits a version if the current one does not match the files.
     pub(super) fn commit(
         &mut self,
         base: &Base,

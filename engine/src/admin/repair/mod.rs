@@ -67,7 +67,7 @@ pub struct Repaired {
     pub pending: Vec<String>,
     /// The keys of lost rows, as far as they are known; with [`pending`](Self::pending), of rows that would be lost.
     pub lost_keys: Vec<String>,
-    /// Living rows now; `None` if something is pending.
+    /// Live rows now; `None` if something is pending.
     pub rows: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ impl Repaired {
 ///
 /// # Errors
 /// [`Error::Locked`] if another process writes, [`Error::Missing`] if texts must be encoded and the encoder's library
-/// is not there, [`Error::Io`] if a file can't be read for want of permission. Nothing is lost then; run it again.
+/// is not there, [`Error::Io`] if a file cannot be read because of its permissions. Nothing is lost then; run it again.
 pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired> {
     repair_on(Arc::new(Disk::default()), dir.as_ref(), options)
 }

@@ -1,4 +1,4 @@
-//! The model under which the database is served.
+//! Choosing the model of the repaired database.
 
 use super::files::is_damage;
 use super::segments::Found;
@@ -18,7 +18,8 @@ use crate::view::segment::codes_path;
 use std::sync::Arc;
 
 impl Repair<'_> {
-    /// The model that the newest record names, or the best that is left. `None` if none is: that is reported.
+    /// Returns the model that the newest record names, or the best that is left. `None` if none is: that is
+    /// reported.
     pub(super) fn choose_model(
         &mut self,
         base: &Base,

@@ -8,9 +8,9 @@
 //! scorer.safetensors    how candidates are scored: query map, weight of words
 //! ```
 //!
-//! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or, for
-//! ready-made vectors that are searched exactly, neither. It never changes: its [`ModelId`](crate::ModelId) is the hash of what it
-//! computes with.
+//! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or neither
+//! (for precomputed vectors that are searched exactly). It never changes: its [`ModelId`](crate::ModelId) is the hash
+//! of what it computes with.
 
 #[cfg(feature = "onnx-write")]
 mod from_weights;
@@ -32,8 +32,8 @@ pub use spec::{
 };
 pub use writer::BundleWriter;
 
-/// A tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions, cosine), kept in this
-/// crate's sources for tests and examples. Texts that share words are near each other in it.
+/// Returns a tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions, cosine),
+/// kept in this crate's sources for tests and examples. Texts that share words are near each other in it.
 pub fn tiny_bundle() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/tiny")
 }

@@ -110,7 +110,7 @@ impl Bundle {
         })))
     }
 
-    /// The bundle of the same encoder alone, whose files are this bundle's.
+    /// Returns the bundle of the same encoder alone, whose files are this bundle's.
     pub(crate) fn without_quantizer(&self) -> Self {
         let manifest = self.0.manifest.without_quantizer();
         Self(Arc::new(Opened {
@@ -126,17 +126,17 @@ impl Bundle {
         }))
     }
 
-    /// The bytes of a manifest that is in no file yet.
+    /// Returns the bytes of a manifest that is in no file yet.
     pub(crate) fn derived_manifest(&self) -> Option<Vec<u8>> {
         self.0.derived.then(|| self.0.manifest.encode())
     }
 
-    /// Where the bundle is.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
-    /// What the bundle is made of.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.0.manifest
     }
@@ -151,27 +151,27 @@ impl Bundle {
         self.0.manifest.codes_id()
     }
 
-    /// What turns texts into vectors, by content.
+    /// Returns the content id of the encoder.
     pub fn encoder_id(&self) -> EncoderId {
         self.0.encoder_id
     }
 
-    /// How queries and keys are compared.
+    /// Returns how queries and keys are compared.
     pub fn metric(&self) -> Metric {
         self.0.manifest.metric
     }
 
-    /// Whether texts can be encoded, or ready-made vectors are given.
+    /// Returns `true` if the bundle has an encoder.
     pub fn has_encoder(&self) -> bool {
         self.0.manifest.encoder.is_some()
     }
 
-    /// The width of the stored vectors.
+    /// Returns the width of the stored vectors.
     pub fn input_dim(&self) -> usize {
         self.0.manifest.input_dim
     }
 
-    /// The quantizer, if the bundle has one.
+    /// Returns the quantizer, if the bundle has one.
     pub fn quantizer(&self) -> Result<Option<Quantizer>> {
         Ok(self.0.quantizer.clone())
     }
@@ -181,12 +181,13 @@ impl Bundle {
         self.0.scorer.as_ref()
     }
 
-    /// The encoder, if the bundle has one: loaded on the first call with [`EncoderOptions::default`], then shared.
+    /// Returns the encoder, if the bundle has one: loaded on the first call with [`EncoderOptions::default`], then
+    /// shared.
     pub fn encoder(&self) -> Result<Option<Arc<dyn Encoder>>> {
         self.encoder_with(&EncoderOptions::default())
     }
 
-    /// The encoder, loaded with the given options if it isn't loaded yet.
+    /// Returns the encoder, loaded with the given options if it isn't loaded yet.
     pub fn encoder_with(&self, options: &EncoderOptions) -> Result<Option<Arc<dyn Encoder>>> {
         if !self.has_encoder() {
             return Ok(None);

@@ -28,7 +28,7 @@ pub const TENSORS_FILE: &str = "tensors.safetensors";
 /// The name of the scorer's tensors in a bundle.
 pub const SCORER_FILE: &str = "scorer.safetensors";
 
-/// No manifest that we wrote comes near: it holds a training configuration and some curves.
+/// Far larger than any manifest that mopqdb writes.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 
 /// What a bundle is made of and how its parts are used.
@@ -41,9 +41,9 @@ pub struct Manifest {
     pub method: String,
     /// How queries and keys are compared.
     pub metric: Metric,
-    /// The width of the stored vectors: of the encoder's output, or of ready-made ones.
+    /// The width of the stored vectors: of the encoder's output, or of precomputed vectors.
     pub input_dim: usize,
-    /// How texts become vectors; none in a bundle for ready-made vectors.
+    /// How texts become vectors; none in a bundle for precomputed vectors.
     pub encoder: Option<EncoderSpec>,
     /// How vectors become codes; none until one is trained.
     pub quantizer: Option<QuantizerSpec>,
@@ -64,9 +64,9 @@ pub struct Manifest {
 pub struct QuantizerSpec {
     /// Width after the head: subspaces x sub_dim.
     pub dim: usize,
-    /// Slices a vector.
+    /// Slices per vector.
     pub subspaces: usize,
-    /// Codewords a slice.
+    /// Codewords per slice.
     pub codewords: usize,
     /// Whether a linear layer comes first.
     pub head: bool,
@@ -76,7 +76,7 @@ pub struct QuantizerSpec {
     pub rotation: bool,
     /// How a codeword is chosen.
     pub selection: SelectionName,
-    /// What a query becomes before its table.
+    /// How a query is transformed before its table is built.
     pub query: QueryName,
     /// The temperature of a soft query.
     pub temperature: Option<f32>,
@@ -145,7 +145,7 @@ impl QueryName {
 }
 
 impl QuantizerSpec {
-    /// What there is to say of a quantizer besides its numbers.
+    /// Describes a quantizer without its tensors.
     pub fn of(quantizer: &Quantizer) -> Self {
         let (query, temperature) = match quantizer.query_mode() {
             QueryMode::Plain => (QueryName::Plain, None),
@@ -173,7 +173,7 @@ impl QuantizerSpec {
         }
     }
 
-    /// The shape of the codes.
+    /// Returns the shape of the codes.
     pub fn shape(&self) -> Result<CodeShape> {
         CodeShape::new(self.subspaces, self.codewords)
     }
@@ -186,7 +186,7 @@ impl QuantizerSpec {
         }
     }
 
-    /// The mode that `query` and `temperature` say together. Requires: the manifest was checked.
+    /// Returns the query mode. Requires: the manifest was checked.
     pub(super) fn checked_query_mode(&self) -> QueryMode {
         self.query_mode()
             .expect("Manifest::check refused a temperature without a soft query")
@@ -219,7 +219,7 @@ struct VersionOnly {
 }
 
 impl Manifest {
-    /// A manifest of nothing yet.
+    /// Returns a manifest without encoder and quantizer.
     pub(super) fn empty(metric: Metric) -> Self {
         Self {
             version: MANIFEST_VERSION,
@@ -250,12 +250,12 @@ impl Manifest {
         }
     }
 
-    /// The entry of a file.
+    /// Returns the entry of a file.
     pub fn file(&self, name: &str) -> Option<&FileEntry> {
         self.files.iter().find(|file| file.name == name)
     }
 
-    /// What turns texts into vectors, by content.
+    /// Returns the content id of the encoder.
     pub fn encoder_id(&self) -> EncoderId {
         let Some(spec) = &self.encoder else {
             return EncoderId::vectors(self.input_dim, self.metric);
@@ -311,7 +311,7 @@ impl Manifest {
         Some(CodesId(hash.finish()))
     }
 
-    /// The bytes of `manifest.json`, sealed.
+    /// Returns the bytes of `manifest.json`, sealed.
     pub(super) fn encode(&self) -> Vec<u8> {
         let text = serde_json::to_string_pretty(self).expect("a manifest has only string keys");
         let body = text
@@ -456,7 +456,7 @@ impl Manifest {
     }
 }
 
-/// The widest vectors that are served.
+/// The maximum dimensions of a vector.
 pub const MAX_DIM: usize = 65_536;
 
 const SEAL_BEFORE: &str = "\n  \"checksum\": \"";

@@ -9,7 +9,7 @@ use crate::quantizer::{Activation, Codebook, Head, Quantizer, Selection};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::path::Path;
 
-/// The bytes of a quantizer's tensors. The same quantizer gives the same bytes.
+/// Returns the bytes of a quantizer's tensors. The same quantizer gives the same bytes.
 pub(super) fn encode(quantizer: &Quantizer) -> Result<Vec<u8>> {
     let codebook = quantizer.codebook();
     let (subspaces, codewords) = (quantizer.shape().subspaces(), quantizer.shape().codewords());
@@ -52,7 +52,7 @@ pub(super) fn encode(quantizer: &Quantizer) -> Result<Vec<u8>> {
         .map_err(|error| Error::Model(format!("writing tensors: {error}")))
 }
 
-/// A quantizer from its tensors, each of the shape that the manifest says, and finite.
+/// Returns a quantizer from its tensors, each of the shape that the manifest says, and finite.
 pub(super) fn decode(
     path: &Path,
     bytes: &[u8],

@@ -1,4 +1,5 @@
-//! Writing a bundle: into a directory of its own beside the place, synced, then renamed there whole.
+//! Writing a bundle: into a temporary directory next to the destination, which is synced and then
+//! renamed.
 
 use super::open::Bundle;
 use super::spec::{
@@ -35,21 +36,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct BundleWriter {
     dir: PathBuf,
     manifest: Manifest,
-    /// Said, or taken from another bundle; else the quantizer's, else cosine.
+    /// Explicit, or of another bundle; otherwise the quantizer's; otherwise cosine.
     metric: Option<Metric>,
     quantizer: Option<Quantizer>,
     scorer: Option<Scorer>,
     parts: Vec<Part>,
 }
 
-/// One file to be: its bytes, or a file of another bundle to link or copy.
+/// A file to write: its bytes, or a file of another bundle to link or copy.
 enum Part {
     Bytes { name: String, bytes: Vec<u8> },
     From { entry: FileEntry, path: PathBuf },
 }
 
 impl BundleWriter {
-    /// A bundle at `dir`, which must not exist yet.
+    /// Creates a writer of a bundle at `dir`, which must not exist yet.
     pub fn new(dir: impl AsRef<Path>) -> Self {
         Self {
             dir: dir.as_ref().to_path_buf(),
@@ -61,26 +62,26 @@ impl BundleWriter {
         }
     }
 
-    /// How queries and keys are compared; if not said, as the encoder's bundle or the quantizer says.
+    /// Sets the metric. Default: that of the encoder's bundle or of the quantizer.
     pub fn metric(mut self, metric: Metric) -> Self {
         self.metric = Some(metric);
         self
     }
 
-    /// How the quantizer was made: "mopq", "opq", ...
+    /// Sets the training method: "mopq", "opq", ...
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.manifest.method = method.into();
         self
     }
 
-    /// The width of ready-made vectors, for a bundle without an encoder.
+    /// Sets the dimensions of precomputed vectors, for a bundle without an encoder.
     pub fn vectors(mut self, dim: usize) -> Self {
         self.manifest.input_dim = dim;
         self
     }
 
-    /// The encoder (or the width of ready-made vectors) and the metric of another bundle. Files are linked where the
-    /// file system can, else copied.
+    /// Takes the encoder (or the dimensions of precomputed vectors) and the metric of another bundle. Files are
+    /// linked where the file system can, else copied.
     pub fn encoder_from(mut self, other: &Bundle) -> Self {
         let from = other.manifest();
         self.metric = Some(from.metric);
@@ -97,7 +98,8 @@ impl BundleWriter {
         self
     }
 
-    /// An encoder from the bytes of its files, giving vectors of `dim` numbers. The names are those of `spec`.
+    /// Sets the encoder from the bytes of its files; it gives vectors of `dim` values. The names are those of
+    /// `spec`.
     pub fn encoder(
         mut self,
         spec: EncoderSpec,
@@ -113,7 +115,7 @@ impl BundleWriter {
         self
     }
 
-    /// The quantizer.
+    /// Sets the quantizer.
     pub fn quantizer(mut self, quantizer: &Quantizer) -> Self {
         self.quantizer = Some(quantizer.clone());
         self
@@ -131,20 +133,20 @@ impl BundleWriter {
         self
     }
 
-    /// Configuration, seed and course of the training.
+    /// Sets the record of the training: configuration, seed and course.
     pub fn training(mut self, training: serde_json::Value) -> Self {
         self.manifest.training = training;
         self
     }
 
-    /// Measured recall.
+    /// Sets the measured recall.
     pub fn evaluation(mut self, evaluation: serde_json::Value) -> Self {
         self.manifest.evaluation = evaluation;
         self
     }
 
-    /// Writes the bundle and opens it. Contents are synced before the name, so a crash leaves the whole bundle or
-    /// none; what a crashed run left beside the place is a hidden directory that nobody takes for a bundle.
+    /// Writes the bundle and opens it. Contents are synced before the name, so a crash leaves a complete bundle
+    /// or none, and possibly a hidden temporary directory.
     pub fn finish(self) -> Result<Bundle> {
         self.finish_on(&Disk::default())
     }
@@ -238,7 +240,7 @@ impl BundleWriter {
     }
 }
 
-/// A hidden directory beside the place, gone when it was not renamed.
+/// A temporary directory next to the destination; removed on drop unless it was renamed.
 struct Fresh<'f> {
     files: &'f dyn Files,
     dir: PathBuf,
@@ -306,7 +308,7 @@ fn write_part(files: &dyn Files, dir: &Path, part: Part) -> Result<FileEntry> {
 fn write_file(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = files.create(path).map_err(Error::io("creating", path))?;
     file.write_all(bytes).map_err(Error::io("writing", path))?;
-    // Linked files share their bytes with other bundles: nobody may write to them.
+    // Linked files share their bytes with other bundles, so they must be read-only.
     file.read_only().map_err(Error::io("writing", path))?;
     file.sync().map_err(Error::io("syncing", path))
 }

@@ -1,10 +1,10 @@
-//! How much of the machine an encoder may use.
+//! Resources of an encoder.
 
-/// How much of the machine an encoder may use.
+/// Resources of an encoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncoderOptions {
-    /// Threads that compute. The default is what the process may use.
+    /// The number of threads. The default is the number that the process may use.
     pub threads: usize,
 }
 
@@ -17,7 +17,7 @@ impl Default for EncoderOptions {
 }
 
 impl EncoderOptions {
-    /// Options with so many threads; 0 means the default.
+    /// Returns options with this number of threads; 0 means the default.
     pub fn with_threads(threads: usize) -> Self {
         match threads {
             0 => Self::default(),

@@ -1,4 +1,4 @@
-//! What can be had of a damaged rows file.
+//! Reading the intact rows of a damaged rows file.
 
 use super::RowRef;
 use super::keys::{self, KeyBlock};
@@ -34,7 +34,8 @@ pub enum Salvaged<'a> {
 }
 
 impl RowsFile {
-    /// The segment that a file is of, by its content, and its hash; `None` if it is damaged.
+    /// Returns the segment that a file is of, by its content, and its hash; `None` if it is
+    /// damaged.
     pub fn identify(files: &dyn Storage, path: &Path) -> Option<(SegmentId, RowsHash)> {
         let file = SegmentFile::open(files, path, Kind::Rows).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
@@ -73,7 +74,7 @@ impl RowsFile {
                     Err(_) if container.version() == 1 => Some(Precision::F32),
                     Err(_) => store,
                 };
-                // Numbers that were read as others would be rows that nobody inserted.
+                // Values read with the wrong type would be rows that were never inserted.
                 let Some(precision) = precision else {
                     return Err(damage);
                 };

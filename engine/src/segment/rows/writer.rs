@@ -66,7 +66,7 @@ impl RowsWriter {
         })
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     pub fn row_count(&self) -> u32 {
         self.seqs.rows()
     }

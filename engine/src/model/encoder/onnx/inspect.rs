@@ -1,14 +1,14 @@
-//! A look into an ONNX file before ONNX Runtime sees it: weights in other files are refused.
+//! Inspecting an ONNX file before ONNX Runtime loads it: files with external weights are refused.
 //!
 //! A tensor may name a file that holds its data, by any path; ONNX Runtime would open it. This walks the protobuf
 //! messages in place, without building them, and only through the fields that can hold a tensor or a graph.
 
 use crate::error::{Error, Result};
 
-/// Graphs inside nodes (`If`, `Loop`) inside graphs: no exported encoder comes near.
+/// The maximum nesting of graphs in nodes (`If`, `Loop`); far above any exported encoder.
 const MAX_DEPTH: usize = 32;
 
-/// Refuses a file that is no ONNX model, or names data outside itself.
+/// Returns an error if the file is not an ONNX model, or refers to external data.
 pub fn inspect(model: &[u8]) -> Result<()> {
     let mut graphs = 0;
     // ModelProto
@@ -74,7 +74,8 @@ fn walk_tensor(tensor: &[u8], _depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// Walks every message in one of `fields`. What has such a number and is no message is broken.
+/// Walks every message in one of `fields`. A field with such a number that is not a message is an
+/// error.
 fn walk_each(message: &[u8], fields: &[u64], depth: usize, walk: Walk) -> Result<()> {
     for field in Fields(message) {
         let (number, value) = field?;

@@ -28,7 +28,7 @@ const MAX_SESSIONS: usize = 4;
 /// One input or output of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Its element type, as ONNX calls it: "int64", "float".
     pub element: String,
@@ -36,17 +36,17 @@ pub struct Port {
     pub shape: Vec<i64>,
 }
 
-/// What a graph takes and gives.
+/// The inputs and outputs of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphInfo {
-    /// What it takes.
+    /// The inputs.
     pub inputs: Vec<Port>,
-    /// What it gives.
+    /// The outputs.
     pub outputs: Vec<Port>,
 }
 
 impl GraphInfo {
-    /// Looks at a graph without running it.
+    /// Reads the inputs and outputs of a graph without running it.
     pub fn of(graph: &[u8]) -> Result<Self> {
         inspect(graph)?;
         make_session(graph, 1).map(|session| Self::of_session(&session))
@@ -60,7 +60,7 @@ impl GraphInfo {
     }
 }
 
-/// What is fed to a graph, by the names of the spec, checked against the graph.
+/// The inputs of a graph, by the names of the spec, checked against the graph.
 struct Feed {
     ids: (String, Integer),
     mask: Option<(String, Integer)>,
@@ -167,17 +167,17 @@ impl Graph {
         })
     }
 
-    /// The width of the vectors, if the graph says it.
+    /// Returns the width of the vectors, if the graph says it.
     pub(super) fn static_dim(&self) -> Option<usize> {
         self.static_dim
     }
 
-    /// How many batches can run at once.
+    /// Returns how many batches can run at once.
     pub(super) fn max_sessions(&self) -> usize {
         self.max_sessions
     }
 
-    /// Runs one batch: a vector a text, pooled and normalised as the spec says, in the order of the batch.
+    /// Runs one batch and returns one vector per text, pooled and normalised according to the spec.
     pub(super) fn run(&self, batch: &Batch) -> Result<Vec<f32>> {
         let mut session = self.acquire()?;
         let vectors = self.run_on(&mut session, batch);

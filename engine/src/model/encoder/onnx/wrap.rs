@@ -1,4 +1,4 @@
-//! Making a bundle of a user's own encoder: look at the graph, run it, refuse what can't be served with the reason.
+//! Making a bundle of a user's encoder: inspect the graph, run it, and refuse unsupported graphs with a reason.
 
 use super::infer::infer;
 use super::session::GraphInfo;
@@ -22,11 +22,11 @@ pub struct Export {
     pub tokenizer: Vec<u8>,
     /// How keys and queries are compared.
     pub metric: Metric,
-    /// Which output to use; found by its usual names if not said.
+    /// The output to use; default: one with a usual name.
     pub output: Option<String>,
-    /// How the output becomes a vector; by its shape if not said.
+    /// How the output becomes a vector; default: by its shape.
     pub pooling: Option<Pooling>,
-    /// Whether vectors are scaled to length 1; as the metric needs if not said.
+    /// Whether vectors are scaled to length 1; default: as the metric requires.
     pub normalize: Option<bool>,
     /// What is done to keys.
     pub key: Side,
@@ -34,7 +34,7 @@ pub struct Export {
     pub query: Side,
 }
 
-/// What was found when an export was looked at and run.
+/// The result of inspecting and running an export.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Findings {
     /// How the encoder is run.

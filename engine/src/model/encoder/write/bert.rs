@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// The shape of a BERT-like model: `config.json`, as far as it changes what is computed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct BertConfig {
-    /// Layers to write: the first so many that the weights have.
+    /// The number of first layers to write.
     #[serde(rename = "num_hidden_layers")]
     pub layers: usize,
     /// Width of the hidden states.

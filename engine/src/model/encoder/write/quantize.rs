@@ -1,10 +1,12 @@
-//! An int8 variant of a graph: weights of matrix products as 7-bit integers with a scale a column, activations as 8-bit ones
-//! with a scale a token, found as they come; tables of vectors as 7-bit integers with a scale a row.
+//! An int8 variant of a graph: weights of matrix products as 7-bit integers with one scale per column, activations as
+//! 8-bit integers with one scale per token, computed at run time; tables of vectors as 7-bit integers with one scale
+//! per row.
 //!
-//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * max|x| * scale(W)`. A scale a token, not one for the whole batch as
-//! DynamicQuantizeLinear has it: with the latter a text's vector depends on the texts beside it (cosine down to .98 between a
-//! text alone and in a batch, measured), which no database could live with. Weights use 7 of 8 bits: without VNNI a CPU adds
-//! two products of u8 and i8 into 16 bits, and 2 * 255 * 63 = 32,130 < 32,768 is what fits, so every CPU gives the same.
+//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * max|x| * scale(W)`. One scale per token, not one per batch as in
+//! DynamicQuantizeLinear, with which a text's vector depends on the other texts of its batch (cosine down to .98
+//! between a text alone and in a batch, measured), which no database could live with. Weights use 7 of 8 bits: without
+//! VNNI a CPU adds two products of u8 and i8 into 16 bits, and 2 * 255 * 63 = 32,130 < 32,768 is what fits, so every
+//! CPU gives the same.
 
 use super::graph::raw_tensor;
 use super::proto::{
@@ -23,7 +25,7 @@ const LEVELS_X: f32 = 127.0;
 /// Tables of fewer rows are left alone: positions and types are small, and every token has them.
 const MIN_TABLE_ROWS: usize = 1000;
 
-/// Narrower tables are no vectors: they may be the scales of a table that is quantized already.
+/// Narrower tables are not vectors; they may be the scales of a quantized table.
 const MIN_TABLE_COLUMNS: usize = 8;
 
 /// Writes the int8 variant of an ONNX encoder. Refuses a graph in which there is nothing to quantize.
@@ -131,7 +133,7 @@ impl Weight {
         })
     }
 
-    /// One scale a column, for products.
+    /// Quantizes with one scale per column, for products.
     fn by_column(&self) -> (Vec<i8>, Vec<f32>) {
         let mut scales = vec![0.0f32; self.columns];
         for row in self.values.chunks_exact(self.columns) {
@@ -148,7 +150,7 @@ impl Weight {
         (quantized.collect(), scales)
     }
 
-    /// One scale a row, for tables.
+    /// Quantizes with one scale per row, for tables.
     fn by_row(&self) -> (Vec<i8>, Vec<f32>) {
         let rows = self.values.chunks_exact(self.columns);
         let scales: Vec<f32> = rows

@@ -25,12 +25,12 @@ impl<'a> Weights<'a> {
         Ok(Self { tensors, prefix })
     }
 
-    /// The shape of a tensor.
+    /// Returns the shape of a tensor.
     pub(super) fn shape(&self, name: &str) -> Result<Vec<usize>> {
         self.view(name).map(|tensor| tensor.shape().to_vec())
     }
 
-    /// The values of a tensor of this shape, as f32. What is not finite is refused.
+    /// Returns the values of a tensor of this shape, as f32. What is not finite is refused.
     pub(super) fn take(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.view(name)?;
         if tensor.shape() != shape {
