@@ -127,6 +127,15 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
         Error::OutcomeUnknown(_) => {
             Some("run the same command again: rows that are there already are not inserted twice")
         }
+        Error::NoModel { .. } => {
+            Some("`mopqdb models DB` lists the models it has, `mopqdb train DB` makes one")
+        }
+        Error::Incompatible { what, .. } if what == "not a mopqdb database" => {
+            Some("`mopqdb create DB` makes one")
+        }
+        Error::Missing { remedy, .. } if !remedy.contains('`') => {
+            Some("`mopqdb setup` installs the encoder library and the default encoder")
+        }
         Error::NotFound { .. } => {
             Some("`mopqdb create DB` makes one, `mopqdb insert DB FILE` makes and fills one")
         }

@@ -31,11 +31,9 @@ pub struct Settings {
 impl Settings {
     /// Returns the engine's options for these settings.
     pub fn options(&self) -> Options {
-        Options {
-            threads: self.threads,
-            memory_limit: self.memory_limit,
-            ..Options::default()
-        }
+        Options::default()
+            .threads(self.threads)
+            .memory_limit(self.memory_limit)
     }
 
     /// Returns the number of threads.

@@ -1,14 +1,20 @@
 //! The database, for the one process that writes it.
 
 use crate::admin::backup::{Backup, BackupOptions, backup_on};
+use crate::admin::models::{models, register_model_on};
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::Result;
+use crate::ids::ModelId;
+use crate::model::bundle::Bundle;
+use crate::model::registry::ModelInfo;
+use crate::model::serving::Serving;
 use crate::options::{CreateOptions, Options};
 use crate::reader::{Handle, Source};
+use crate::rebuild::learn::{LearnOptions, learn};
 use crate::rebuild::maintenance::Maintenance;
 use crate::rebuild::{self, AutoQuantized, RebuildOptions, Rebuilt};
-use crate::row::{Inserted, Row};
+use crate::row::{Inserted, Row, RowBatch};
 use crate::snapshot::Snapshot;
 use crate::version::creation;
 use crate::watch::Watch;
@@ -66,6 +72,31 @@ impl Database {
         Self::start(Store::create(files, dir, new, options)?)
     }
 
+    /// Opens a database for writing, or creates it if there is none.
+    ///
+    /// ```
+    /// use mopqdb::{CreateOptions, Database, Metric, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("colours.db");
+    /// let new = CreateOptions::vectors(3, Metric::Cosine);
+    /// for _ in 0..2 {
+    ///     let db = Database::open_or_create(&path, &new, Options::default())?;
+    ///     assert!(db.is_empty());
+    ///     db.close()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_or_create(
+        dir: impl AsRef<Path>,
+        new: &CreateOptions,
+        options: Options,
+    ) -> Result<Self> {
+        match Self::is_vacant(&dir)? {
+            true => Self::create(dir, new, options),
+            false => Self::open(dir, options),
+        }
+    }
+
     /// Returns `true` if [`create`](Self::create) can make a database here: the directory is missing or empty, or
     /// holds nothing but an earlier creation that was not finished.
     pub fn is_vacant(dir: impl AsRef<Path>) -> Result<bool> {
@@ -113,7 +144,30 @@ impl Database {
     /// rows are there, or none. If it returns an error nothing was changed, except for
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
     pub fn insert(&self, rows: &[Row]) -> Result<Inserted> {
+        self.store.insert(rows.into())
+    }
+
+    /// Inserts rows that are given in columns, as [`insert`](Self::insert) does.
+    pub fn insert_batch(&self, rows: RowBatch<'_>) -> Result<Inserted> {
         self.store.insert(rows)
+    }
+
+    /// Learns a quantizer from the rows themselves, PQ or OPQ, and registers it as a model. Queries are answered by it
+    /// after a [`rebuild`](Self::rebuild).
+    pub fn learn(&self, options: &LearnOptions) -> Result<ModelId> {
+        let learned = learn(&self.snapshot(), options)?;
+        let draft = learned.draft(self.dir(), serde_json::Value::Null)?;
+        draft.register()
+    }
+
+    /// Returns the models of the database, oldest first; see [`models`](crate::models).
+    pub fn models(&self) -> Result<Vec<ModelInfo>> {
+        models(self.dir())
+    }
+
+    /// Adds a bundle to the models of the database; see [`register_model`](crate::register_model).
+    pub fn register(&self, bundle: &Bundle) -> Result<ModelId> {
+        register_model_on(&*self.store.files, self.dir(), bundle)
     }
 
     /// Deletes the rows with these keys and returns their number. Durable and atomic as [`insert`](Self::insert).
@@ -164,6 +218,12 @@ impl Database {
     /// Switches to another model, from within the process that has the database open.
     pub fn rebuild(&self, options: &RebuildOptions) -> Result<Rebuilt> {
         rebuild::rebuild_store(&self.store, options)
+    }
+
+    /// Stores how many candidates queries under the active model take where their options do not say it. What
+    /// [`tune`](crate::eval::tune) chose, usually. Kept with the database, for this model alone.
+    pub fn serve(&self, serving: Serving) -> Result<()> {
+        self.store.serve(serving)
     }
 
     /// Learns codes from the database's own rows, if there are at least `least_rows` rows and no quantizer was ever

@@ -39,8 +39,8 @@ pub enum Error {
     },
 
     /// A model, its encoder or its files can't be used as asked.
-    #[error("{0}")]
-    Model(String),
+    #[error(transparent)]
+    Model(Problem),
 
     /// The caller's input can't be accepted; nothing was changed. The text says what to do instead.
     #[error("{0}")]
@@ -71,9 +71,28 @@ pub enum Error {
         remedy: String,
     },
 
+    /// The database has no such model.
+    #[error("this database has no model {wanted}")]
+    NoModel {
+        /// What was asked for.
+        wanted: String,
+    },
+
+    /// The caller stopped the work. What was done is kept or undone, as the text says; nothing is half done.
+    #[error("stopped: {0}")]
+    Cancelled(&'static str),
+
     /// The second copy of a commit could not be written. The next open may or may not find the commit.
     #[error("outcome unknown: {0}; reopen the database before writing to it again")]
     OutcomeUnknown(String),
+}
+
+/// What is wrong with a model, with the error of the library that found it as its source, where there is one.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Problem {
+    what: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 /// Returns the database that a lock file belongs to; users do not know lock files.
@@ -171,7 +190,37 @@ impl Error {
     pub(crate) fn not_a_database(dir: impl Into<PathBuf>) -> Self {
         Self::Incompatible {
             path: dir.into(),
-            what: "not a mopqdb database; `mopqdb create` makes one".into(),
+            what: "not a mopqdb database".into(),
+        }
+    }
+
+    /// Returns a [`Model`](Self::Model) error.
+    pub(crate) fn model(what: impl Into<String>) -> Self {
+        Self::Model(Problem {
+            what: what.into(),
+            source: None,
+        })
+    }
+
+    /// Returns a [`Model`](Self::Model) error that another library found.
+    pub(crate) fn model_because(
+        what: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Model(Problem {
+            what: what.into(),
+            source: Some(source.into()),
+        })
+    }
+
+    /// Names the place where a model's problem was found.
+    pub(crate) fn of_model_at(self, path: &Path) -> Self {
+        match self {
+            Self::Model(problem) => Self::Model(Problem {
+                what: format!("{}: {}", path.display(), problem.what),
+                source: problem.source,
+            }),
+            other => other,
         }
     }
 

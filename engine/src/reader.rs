@@ -7,9 +7,9 @@ use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::model::Model;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::row::{Hit, Query, QueryOptions, Row};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{RowCursor, Snapshot};
 use crate::version::follow::Follower;
 use std::fmt;
 use std::ops::Deref;
@@ -38,6 +38,32 @@ impl Handle {
     /// Returns the directory of the database.
     pub fn dir(&self) -> &Path {
         self.source.layout().dir()
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> u64 {
+        self.snapshot().rows()
+    }
+
+    /// Returns `true` if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns `true` if there is a row with this key.
+    pub fn contains(&self, key: &str) -> Result<bool> {
+        self.snapshot().contains(key)
+    }
+
+    /// Returns the rows with these keys, in their order; `None` where there is no such row. All are of one moment.
+    pub fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Row>>> {
+        let snapshot = self.snapshot();
+        keys.iter().map(|key| snapshot.get(key)).collect()
+    }
+
+    /// Returns a cursor over all rows, as they are now, in the order in which they were accepted.
+    pub fn rows(&self) -> RowCursor {
+        self.snapshot().cursor()
     }
 
     /// Returns the row with this key.
@@ -103,7 +129,8 @@ pub struct Reader {
 
 impl Reader {
     /// Opens a database for reading.
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+    pub fn open(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Self> {
+        let options = options.into();
         let storage = Arc::new(Disk {
             no_mmap: options.no_mmap,
         });
@@ -112,8 +139,12 @@ impl Reader {
 
     /// The same on another [`Storage`]: for tests.
     #[doc(hidden)]
-    pub fn open_on(storage: Arc<dyn Storage>, dir: &Path, options: Options) -> Result<Self> {
-        let follower = Arc::new(Follower::open(storage, dir, options)?);
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: impl Into<ReadOptions>,
+    ) -> Result<Self> {
+        let follower = Arc::new(Follower::open(storage, dir, options.into())?);
         let handle = Handle::of(Arc::clone(&follower));
         Ok(Self { handle, follower })
     }

@@ -18,6 +18,7 @@ pub const MAX_CANDIDATES: usize = 1_000_000;
 
 /// A row. Inserting a row with an existing key replaces the old row.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Row {
     /// The key: not empty, at most 64 KiB.
     pub key: String,
@@ -75,6 +76,14 @@ impl<'a> ValueRef<'a> {
 }
 
 impl Row {
+    /// Creates a row with a text or a vector.
+    pub fn new(key: impl Into<String>, value: Value) -> Self {
+        Self {
+            key: key.into(),
+            value,
+        }
+    }
+
     /// Creates a row with a text.
     pub fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
@@ -91,32 +100,157 @@ impl Row {
         }
     }
 
-    /// Checks the key and the lengths, which have the same limits in every database.
+    /// Checks what must hold in every database: a key, and nothing longer than can be stored.
     ///
     /// # Errors
     /// [`Error::Invalid`] says what is wrong, without naming the row.
     pub fn check(&self) -> Result<()> {
-        if self.key.is_empty() {
-            return Err(Error::invalid("the key is empty"));
+        check(&self.key, self.value.as_given())
+    }
+}
+
+/// Checks what must hold in every database, of a row.
+fn check(key: &str, value: Given<'_>) -> Result<()> {
+    if key.is_empty() {
+        return Err(Error::invalid("the key is empty"));
+    }
+    if key.len() > MAX_KEY {
+        return Err(Error::invalid(format!(
+            "the key has {} bytes; {MAX_KEY} at most can be stored",
+            key.len()
+        )));
+    }
+    match value {
+        Given::Text(text) if text.len() > MAX_TEXT => Err(Error::invalid(format!(
+            "the text has {} bytes; {MAX_TEXT} at most can be stored",
+            text.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What a user gives for a row, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Given<'a> {
+    Text(&'a str),
+    Vector(&'a [f32]),
+}
+
+impl Value {
+    /// Borrows the value.
+    pub(crate) fn as_given(&self) -> Given<'_> {
+        match self {
+            Self::Text(text) => Given::Text(text),
+            Self::Vector(vector) => Given::Vector(vector),
         }
-        if self.key.len() > MAX_KEY {
-            return Err(Error::invalid(format!(
-                "the key has {} bytes; {MAX_KEY} at most can be stored",
-                self.key.len()
-            )));
-        }
-        match &self.value {
-            Value::Text(text) if text.len() > MAX_TEXT => Err(Error::invalid(format!(
-                "the text has {} bytes; {MAX_TEXT} at most can be stored",
-                text.len()
+    }
+}
+
+/// Rows to insert, borrowed: keys in one slice, texts or vectors in another.
+///
+/// ```
+/// use mopqdb::{CreateOptions, Database, Metric, Options, RowBatch};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("colours.db");
+/// let db = Database::create(&path, &CreateOptions::vectors(2, Metric::Ip), Options::default())?;
+/// let (keys, values) = (["red", "blue"], [1.0, 0.0, 0.0, 1.0]);
+/// db.insert_batch(RowBatch::vectors(&keys, &values)?)?;
+/// assert_eq!(db.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct RowBatch<'a>(Columns<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Columns<'a> {
+    Rows(&'a [Row]),
+    Texts {
+        keys: &'a [&'a str],
+        texts: &'a [&'a str],
+    },
+    Vectors {
+        keys: &'a [&'a str],
+        values: &'a [f32],
+        dim: usize,
+    },
+}
+
+impl<'a> RowBatch<'a> {
+    /// Takes a key for each text.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there are more of one than of the other.
+    pub fn texts(keys: &'a [&'a str], texts: &'a [&'a str]) -> Result<Self> {
+        match keys.len() == texts.len() {
+            true => Ok(Self(Columns::Texts { keys, texts })),
+            false => Err(Error::invalid(format!(
+                "{} keys for {} texts",
+                keys.len(),
+                texts.len()
             ))),
-            _ => Ok(()),
         }
+    }
+
+    /// Takes a key for each vector; `values` has the vectors one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the values do not make as many vectors of one width as there are keys.
+    pub fn vectors(keys: &'a [&'a str], values: &'a [f32]) -> Result<Self> {
+        let dim = values.len().checked_div(keys.len()).unwrap_or(0);
+        match dim * keys.len() == values.len() && (dim > 0 || keys.is_empty()) {
+            true => Ok(Self(Columns::Vectors { keys, values, dim })),
+            false => Err(Error::invalid(format!(
+                "{} values do not make {} vectors of one width",
+                values.len(),
+                keys.len()
+            ))),
+        }
+    }
+
+    /// Returns the number of rows.
+    pub fn len(self) -> usize {
+        match self.0 {
+            Columns::Rows(rows) => rows.len(),
+            Columns::Texts { keys, .. } | Columns::Vectors { keys, .. } => keys.len(),
+        }
+    }
+
+    /// Returns `true` if there are no rows.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn key(self, at: usize) -> &'a str {
+        match self.0 {
+            Columns::Rows(rows) => &rows[at].key,
+            Columns::Texts { keys, .. } | Columns::Vectors { keys, .. } => keys[at],
+        }
+    }
+
+    pub(crate) fn given(self, at: usize) -> Given<'a> {
+        match self.0 {
+            Columns::Rows(rows) => rows[at].value.as_given(),
+            Columns::Texts { texts, .. } => Given::Text(texts[at]),
+            Columns::Vectors { values, dim, .. } => {
+                Given::Vector(&values[at * dim..(at + 1) * dim])
+            }
+        }
+    }
+
+    pub(crate) fn check(self, at: usize) -> Result<()> {
+        check(self.key(at), self.given(at))
+    }
+}
+
+impl<'a> From<&'a [Row]> for RowBatch<'a> {
+    fn from(rows: &'a [Row]) -> Self {
+        Self(Columns::Rows(rows))
     }
 }
 
 /// The result of an insert.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inserted {
     /// Rows with a new key.
     pub new: u64,
@@ -135,6 +269,7 @@ impl Inserted {
 
 /// A query.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Query<'a> {
     /// A text, for a database that encodes texts.
     Text(&'a str),
@@ -352,6 +487,7 @@ impl QueryOptions {
 
 /// A restriction of the rows that are searched.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Filter {
     /// The rows with these keys; keys that do not exist are ignored.
     Keys(BTreeSet<String>),

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::ids::{Generation, RowId, Seq};
+use crate::kernel::Kernel;
 use crate::model::Model;
 use crate::model::serving::Serving;
 use crate::row::{Row, Value, ValueRef};
@@ -11,6 +12,7 @@ use crate::stored::{Precision, StoredRef};
 use crate::view::part::Part;
 use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// An immutable view of a database. Its files stay readable while it exists, also during seals, compaction and
@@ -72,7 +74,13 @@ impl Snapshot {
         }))
     }
 
+    /// Returns the same snapshot, searched by the plain kernel on one thread: slow, and with the same answers.
+    pub fn on_plain_kernel(&self) -> Result<Self> {
+        Ok(self.scanned_by(Scanner::with_kernel(Kernel::named("scalar")?, 1)))
+    }
+
     /// Returns the same snapshot with another scanner, to compare kernels or numbers of threads.
+    #[doc(hidden)]
     pub fn scanned_by(&self, scanner: Scanner) -> Self {
         Self {
             scanner: Arc::new(scanner),
@@ -278,5 +286,88 @@ impl RowView<'_> {
     /// Returns the vector as the user gave it, up to rounding.
     pub fn given(&self) -> Vec<f32> {
         StoredRef::F32(self.vector).given(self.norm)
+    }
+}
+
+impl Snapshot {
+    /// Returns a cursor over all live rows, in `Seq` order, which keeps this snapshot.
+    pub fn cursor(self: &Arc<Self>) -> RowCursor {
+        RowCursor {
+            snapshot: Arc::clone(self),
+            part: 0,
+            row: 0,
+            read: VecDeque::new(),
+        }
+    }
+}
+
+/// A cursor over the rows of a snapshot, which it keeps: an iterator that may be stored, sent to another thread, and read
+/// while others insert.
+///
+/// ```
+/// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("colours.db");
+/// let db = Database::create(&path, &CreateOptions::vectors(1, Metric::Ip), Options::default())?;
+/// db.insert(&[Row::vector("red", [1.0]), Row::vector("blue", [2.0])])?;
+/// let mut keys = Vec::new();
+/// for row in db.rows() {
+///     keys.push(row?.key);
+/// }
+/// assert_eq!(keys, ["red", "blue"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RowCursor {
+    snapshot: Arc<Snapshot>,
+    /// Where the rows that were not read yet begin.
+    part: usize,
+    row: u32,
+    /// Rows that were read, so that a block of texts is unpacked once for all of its rows.
+    read: VecDeque<Row>,
+}
+
+impl Iterator for RowCursor {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Result<Row>> {
+        while self.read.is_empty() {
+            match self.read_on() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(e) => {
+                    // What is damaged is told once, and ends the cursor.
+                    self.part = usize::MAX;
+                    return Some(Err(e));
+                }
+            }
+        }
+        self.read.pop_front().map(Ok)
+    }
+}
+
+impl RowCursor {
+    /// Reads some more rows. Returns `false` at the end.
+    fn read_on(&mut self) -> Result<bool> {
+        const ROWS: u32 = 512;
+        if self.part >= self.snapshot.segments.len() + self.snapshot.tail.len() {
+            return Ok(false);
+        }
+        let part = self.snapshot.part(self.part);
+        let rows = part.live().row_count();
+        let end = self.row.saturating_add(ROWS).min(rows);
+        let read = &mut self.read;
+        part.for_rows(self.row..end, |row| {
+            read.push_back(Row {
+                key: row.key.into(),
+                value: row.value.given(),
+            });
+            Ok(())
+        })?;
+        (self.part, self.row) = match end == rows {
+            true => (self.part + 1, 0),
+            false => (self.part, end),
+        };
+        Ok(true)
     }
 }

@@ -1,6 +1,33 @@
 //! Internals for tests and fuzz targets: parsers without a public type, and control over the order of
 //! threads. Not a public API.
 
+/// Files, maps and locks.
+pub mod disk {
+    pub use crate::disk::files::*;
+    pub use crate::disk::lock::*;
+    pub use crate::disk::mmap::*;
+}
+
+/// The container of files.
+pub mod format {
+    pub use crate::format::*;
+}
+
+/// The loops.
+pub mod kernel {
+    pub use crate::kernel::*;
+}
+
+/// The exact top k.
+pub mod scan {
+    pub use crate::scan::*;
+}
+
+/// The files of segments.
+pub mod segment {
+    pub use crate::segment::*;
+}
+
 pub use crate::admin::backup::backup_on;
 pub use crate::admin::models::register_model_on;
 pub use crate::admin::prune::prune_on;

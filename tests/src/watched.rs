@@ -1,7 +1,7 @@
 //! A disk that somebody watches: each call is shown before it happens, when it can be failed or held up, and after.
 
-use mopqdb::disk::files::{Disk, Files, NewFile, OpenFile, Storage};
-use mopqdb::disk::mmap::Mapping;
+use mopqdb::testing::disk::Mapping;
+use mopqdb::testing::disk::{Disk, Files, NewFile, OpenFile, Storage};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use mopqdb::eval::{EvalOptions, Keys};
-use mopqdb::scan::Scanner;
+use mopqdb::testing::scan::Scanner;
 use mopqdb_trainer::config::TrainConfig;
 use mopqdb_trainer::program::{EpochRecord, Run};
 use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Watch};

@@ -60,17 +60,24 @@ impl Create {
             None if self.dim.is_some() => None,
             None => Some(mopqdb::encoder::default_bundle()?),
         };
-        if bundle.is_none() && self.dim.is_none() {
-            return Err(usage(
-                "--encoder none takes ready-made vectors: give their width with --dim N",
-            ));
-        }
-        let options = CreateOptions {
-            bundle,
-            dim: self.dim,
-            metric: self.metric,
-            store: self.store,
+        let mut options = match (bundle, self.dim) {
+            (Some(bundle), _) => CreateOptions::bundle(bundle),
+            (None, Some(dim)) => CreateOptions::vectors(dim, Metric::Cosine),
+            (None, None) => {
+                return Err(usage(
+                    "--encoder none takes vectors: give their width with --dim N",
+                ));
+            }
         };
+        if let Some(dim) = self.dim {
+            options = options.dim(dim);
+        }
+        if let Some(metric) = self.metric {
+            options = options.metric(metric);
+        }
+        if let Some(store) = self.store {
+            options = options.store(store);
+        }
         let database = super::create(&self.db, &options, settings)?;
         let model = database.model();
         let mut out = Out::new(settings);

@@ -105,11 +105,10 @@ impl Eval {
         let snapshot = reader.snapshot();
         let models = self.models(snapshot.model().model_id())?;
         let pairs = self.columns.read(&self.pairs)?;
-        let find = FindOptions {
-            by_key: self.columns.by_key(),
-            exclude_self: self.exclude_self,
-            groups: self.groups.as_deref().map(groups).transpose()?,
-        };
+        let find = FindOptions::default()
+            .by_key(self.columns.by_key())
+            .exclude_self(self.exclude_self)
+            .groups(self.groups.as_deref().map(groups).transpose()?);
         let questions = Questions::find(&snapshot, &pairs.asks, &find)?;
         self.columns.check_missing(&pairs, &questions)?;
         if questions.all.is_empty() {
@@ -118,16 +117,14 @@ impl Eval {
                 self.pairs.display()
             );
         }
-        let options = EvalOptions {
-            cuts: cuts.clone(),
-            candidates: self.candidates,
-            samples: match self.html {
+        let options = EvalOptions::default()
+            .cuts(cuts.clone())
+            .candidates(self.candidates)
+            .samples(match self.html {
                 Some(_) => html::SAMPLES,
                 None => 0,
-            },
-            memory_limit: settings.memory_limit,
-            progress: None,
-        };
+            })
+            .memory_limit(settings.memory_limit);
         let mut measurer = Measurer::new(&self.db, settings, &snapshot, &questions, options)?;
         let (mut measured, mut without) = (Vec::new(), Vec::new());
         for id in models {

@@ -21,6 +21,7 @@ mod seal;
 mod setup;
 mod stats;
 mod train;
+mod tune;
 mod verify;
 
 use crate::out::say;
@@ -44,6 +45,7 @@ pub enum Command {
     Keys(keys::Keys),
     Delete(delete::Delete),
     Train(train::Train),
+    Tune(tune::Tune),
     Rebuild(rebuild::Rebuild),
     Eval(eval::Eval),
     Models(models::Models),
@@ -71,6 +73,7 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
         Command::Keys(keys) => keys.run(settings),
         Command::Delete(delete) => delete.run(settings),
         Command::Train(train) => train.run(settings),
+        Command::Tune(tune) => tune.run(settings),
         Command::Rebuild(rebuild) => rebuild.run(settings),
         Command::Eval(eval) => eval.run(settings),
         Command::Models(models) => models.run(settings),

@@ -36,11 +36,10 @@ impl Prune {
             .iter()
             .map(|prefix| find_model(&self.db, prefix))
             .collect();
-        let options = PruneOptions {
-            keep: keep?,
-            orphans: self.orphans,
-            dry_run: self.dry_run,
-        };
+        let options = PruneOptions::default()
+            .keep(keep?)
+            .orphans(self.orphans)
+            .dry_run(self.dry_run);
         let pruned = mopqdb::prune(&self.db, &options)?;
         let mut out = Out::new(settings);
         if out.is_json() {

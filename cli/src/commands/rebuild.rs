@@ -45,13 +45,12 @@ impl Rebuild {
             .map(|prefix| mopqdb::find_model(&self.db, prefix))
             .transpose()?;
         let progress = Progress::new("rebuilding", "rows", Some(0));
-        let options = RebuildOptions {
-            model,
-            threads: settings.threads,
-            memory_limit: settings.memory_limit,
-            wait: Duration::from_secs(self.wait),
-            watch: progress.watch(),
-        };
+        let options = RebuildOptions::default()
+            .model(model)
+            .threads(settings.threads)
+            .memory_limit(settings.memory_limit)
+            .wait(Duration::from_secs(self.wait))
+            .watch(progress.watch());
         let started = Instant::now();
         let rebuilt = mopqdb::rebuild(&self.db, &options)?;
         let seconds = started.elapsed().as_secs_f64();

@@ -194,17 +194,13 @@ impl Train {
 
     fn learn_options(&self, method: Method) -> LearnOptions {
         let defaults = TrainPq::default();
-        LearnOptions {
-            rotate: method == Method::Opq,
-            pq: TrainPq {
-                subspaces: self.subspaces.unwrap_or(defaults.subspaces),
-                codewords: self.codewords.unwrap_or(defaults.codewords),
-                iterations: self.epochs.unwrap_or(defaults.iterations),
-                seed: self.seed.unwrap_or(defaults.seed),
-                ..defaults
-            },
-            ..LearnOptions::default()
-        }
+        LearnOptions::default()
+            .rotate(method == Method::Opq)
+            .pq(TrainPq::default()
+                .subspaces(self.subspaces.unwrap_or(defaults.subspaces))
+                .codewords(self.codewords.unwrap_or(defaults.codewords))
+                .iterations(self.epochs.unwrap_or(defaults.iterations))
+                .seed(self.seed.unwrap_or(defaults.seed)))
     }
 }
 

@@ -35,10 +35,9 @@ impl Verify {
         if self.encode.is_some() && !self.deep {
             return Err(usage("--encode goes with --deep"));
         }
-        let options = VerifyOptions {
-            deep: self.deep,
-            encode: self.encode.unwrap_or(0),
-        };
+        let options = VerifyOptions::default()
+            .deep(self.deep)
+            .encode(self.encode.unwrap_or(0));
         let found = mopqdb::verify(&self.db, &options)?;
         let mut out = Out::new(settings);
         if out.is_json() {

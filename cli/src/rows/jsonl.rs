@@ -97,7 +97,7 @@ impl Object {
                 "has the field {name:?}, which is not stored; --ignore-unknown leaves such fields out"
             ));
         }
-        parse::check(Row { key, value })
+        parse::check(Row::new(key, value))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::ids::ModelId;
 use crate::log;
 use crate::model::bundle::{MANIFEST_FILE, Manifest};
 use crate::model::registry::REGISTERED_FILE;
+use crate::options::ReadOptions;
 use crate::segment::FileName;
 use crate::version;
 use crate::version::catalog::Catalog;
@@ -218,7 +219,12 @@ impl Copying<'_> {
         if self.is_outdated()? {
             return Ok(false);
         }
-        let model = version::load::model(&self.storage, self.from, self.record, 0)?;
+        let model = version::load::model(
+            &self.storage,
+            self.from,
+            self.record,
+            &ReadOptions::default(),
+        )?;
         self.models(&model)?;
         if !self.segments(&model)? {
             return Ok(false);
@@ -273,8 +279,8 @@ impl Copying<'_> {
             }
             match self.model(id) {
                 Err(e) if is_damage(&e) && self.from.model(id).is_dir() => {
-                    return Err(Error::Model(format!(
-                        "model {} is damaged ({e}); `backup --active-only` copies the database without it, `prune` drops it",
+                    return Err(Error::model(format!(
+                        "model {} is damaged ({e}); a backup of the active model alone leaves it out, and pruning drops it",
                         id.short()
                     )));
                 }

@@ -5,8 +5,8 @@ use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::ids::ModelId;
-use crate::learn::Learned;
 use crate::model::bundle::Bundle;
+use crate::rebuild::learn::Learned;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

@@ -7,6 +7,7 @@ use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry::{self, EXACT, ModelInfo};
+use crate::options::ReadOptions;
 use crate::row::RowsKind;
 use crate::version::{load, manifest};
 use std::path::Path;
@@ -38,9 +39,9 @@ pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let matching: Vec<ModelId> = ids.filter(|id| id.starts_with(prefix)).collect();
     match matching[..] {
         [one] => Ok(one),
-        [] => Err(Error::invalid(format!(
-            "no model of this database begins with {prefix:?}; `mopqdb models` lists them"
-        ))),
+        [] => Err(Error::NoModel {
+            wanted: format!("whose id begins with {prefix:?}"),
+        }),
         _ => Err(Error::invalid(format!(
             "{} models begin with {prefix:?}; give more digits",
             matching.len()
@@ -53,7 +54,7 @@ pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<
     let layout = Layout::existing(dir.as_ref())?;
     let storage: Arc<dyn Storage> = Arc::new(Disk::default());
     let record = manifest::newest(&*storage, layout.dir())?;
-    let active = load::model(&storage, &layout, &record, 0)?;
+    let active = load::model(&storage, &layout, &record, &ReadOptions::default())?;
     registry::open(&storage, &layout, &active, id, threads)
 }
 
@@ -79,18 +80,16 @@ pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Resu
             record.metric
         )
     } else if texts && !bundle.has_encoder() {
-        "it has no encoder, and the rows are texts; make one with an encoder (`mopqdb bundle make`), or train one over the \
-         rows (`mopqdb train`)"
+        "it has no encoder, and the rows are texts; make a bundle with an encoder, or train a model over the rows"
             .into()
     } else if !texts && bundle.has_encoder() {
         format!(
-            "it encodes texts, and the rows are vectors of {}; train a model over them (`mopqdb train`), or create a database \
-             of texts with it (`mopqdb create --encoder`)",
+            "it encodes texts, and the rows are vectors of {}; train a model over them, or create a database of texts with it",
             record.dim
         )
     } else if !texts && bundle.input_dim() != record.dim as usize {
         format!(
-            "it takes vectors of {}, and the rows are vectors of {}; train a model over them (`mopqdb train`)",
+            "it takes vectors of {}, and the rows are vectors of {}; train a model over them",
             bundle.input_dim(),
             record.dim
         )
@@ -99,7 +98,7 @@ pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Resu
         Model::open(bundle.clone(), 1)?;
         return registry::register(files, &layout, bundle);
     };
-    Err(Error::Model(format!(
+    Err(Error::model(format!(
         "{} is not a model for this database: {unfit}",
         bundle.dir().display()
     )))

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 /// What is dropped. The active model and `exact` always stay.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct PruneOptions {
     /// Models that stay, with their codes, though they are not active.
     pub keep: Vec<ModelId>,
@@ -23,6 +24,15 @@ pub struct PruneOptions {
     pub orphans: bool,
     /// Report what would be dropped, and drop nothing.
     pub dry_run: bool,
+}
+
+impl PruneOptions {
+    setters!(
+        orphans: bool,
+        dry_run: bool,
+        ; into
+        keep: Vec<ModelId>,
+    );
 }
 
 /// The result of a prune.

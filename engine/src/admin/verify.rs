@@ -7,6 +7,7 @@ use crate::ids::RowId;
 use crate::log;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
+use crate::options::ReadOptions;
 use crate::row::RowsKind;
 use crate::segment::FileName;
 use crate::segment::SegmentRecord;
@@ -20,11 +21,19 @@ use std::sync::Arc;
 
 /// What to check besides every checksum.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct VerifyOptions {
     /// Compute every code again from its stored vector: it must be the same to the bit.
     pub deep: bool,
     /// Encode this many texts again and compare with what is stored, within [`ENCODE_TOLERANCE`].
     pub encode: usize,
+}
+
+impl VerifyOptions {
+    setters!(
+        deep: bool,
+        encode: usize,
+    );
 }
 
 /// How far a text's vector may be from the stored one, as 1 - cosine: ONNX Runtime's output depends in its last digits
@@ -84,7 +93,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
     found.generation = record.generation.0;
     check_models(&layout, &mut found)?;
     let storage: Arc<dyn Storage> = Arc::new(Disk::default());
-    let model = match version::load::model(&storage, &layout, &record, 0) {
+    let model = match version::load::model(&storage, &layout, &record, &ReadOptions::default()) {
         Ok(model) => Some(model),
         Err(e) => {
             let said = e.to_string();
@@ -154,7 +163,7 @@ fn newest_record(layout: &Layout, found: &mut Verified) -> Result<Option<Version
             Found::Damaged(what) => {
                 let path = manifest::path(layout.dir(), generation);
                 let detail =
-                    format!("{what}; open the database for writing, or run `mopqdb repair`");
+                    format!("{what}; opening the database for writing restores it, or a repair");
                 found.problem(&Error::corrupt(path, "record", 0, detail));
             }
             Found::Absent => {}

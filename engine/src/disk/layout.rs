@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The files of a training run that are worth keeping: what was asked for, how it went, what came of it, and where it
 /// can go on.
-pub const RECORDS: [&str; 5] = [
+pub(crate) const RECORDS: [&str; 5] = [
     "config.toml",
     "run.jsonl",
     "run.svg",
@@ -18,13 +18,13 @@ pub const RECORDS: [&str; 5] = [
 
 /// The paths of a database.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub(crate) struct Layout {
     dir: PathBuf,
 }
 
 impl Layout {
     /// Returns the layout of the database in this directory.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
@@ -34,7 +34,7 @@ impl Layout {
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such directory.
-    pub fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
+    pub(crate) fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
         let layout = Self::new(dir);
         match fs::metadata(&layout.dir) {
             // Below a file there is nothing either.
@@ -80,7 +80,7 @@ impl Layout {
     }
 
     /// Refuses a directory that was never a database: it has not even the folders that rows are in.
-    pub fn expect_folders(&self) -> Result<()> {
+    pub(crate) fn expect_folders(&self) -> Result<()> {
         match self.segments().is_dir() && self.logs().is_dir() {
             true => Ok(()),
             false => Err(Error::not_a_database(&self.dir)),
@@ -88,78 +88,78 @@ impl Layout {
     }
 
     /// Returns the directory of the database, which has the manifests.
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Returns the path of the lock of the writing process.
-    pub fn lock(&self) -> PathBuf {
+    pub(crate) fn lock(&self) -> PathBuf {
         self.dir.join("LOCK")
     }
 
     /// Returns the path of the lock of the process that prepares a rebuild.
-    pub fn prepare_lock(&self) -> PathBuf {
+    pub(crate) fn prepare_lock(&self) -> PathBuf {
         self.dir.join(PREPARE_LOCK)
     }
 
     /// Returns the path of the marker of an unfinished creation.
-    pub fn creating(&self) -> PathBuf {
+    pub(crate) fn creating(&self) -> PathBuf {
         self.dir.join("CREATING")
     }
 
     /// Returns the path of the marker of an unfinished backup.
-    pub fn copying(&self) -> PathBuf {
+    pub(crate) fn copying(&self) -> PathBuf {
         self.dir.join("COPYING")
     }
 
     /// The file `RESERVE`, which is removed when the disk is full.
-    pub fn reserve(&self) -> PathBuf {
+    pub(crate) fn reserve(&self) -> PathBuf {
         self.dir.join("RESERVE")
     }
 
     /// Returns the directory of sled.
-    pub fn catalog(&self) -> PathBuf {
+    pub(crate) fn catalog(&self) -> PathBuf {
         self.dir.join("catalog")
     }
 
     /// Returns the directory of rows, vecs, codes and deletion files.
-    pub fn segments(&self) -> PathBuf {
+    pub(crate) fn segments(&self) -> PathBuf {
         self.dir.join("segments")
     }
 
     /// Returns the directory of write-ahead logs.
-    pub fn logs(&self) -> PathBuf {
+    pub(crate) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
     }
 
     /// Returns the directory of bundles, each in a directory named by its model's id.
-    pub fn models(&self) -> PathBuf {
+    pub(crate) fn models(&self) -> PathBuf {
         self.dir.join("models")
     }
 
     /// Returns the directory of a model's bundle.
-    pub fn model(&self, id: ModelId) -> PathBuf {
+    pub(crate) fn model(&self, id: ModelId) -> PathBuf {
         self.models().join(id.to_string())
     }
 
     /// Returns the directory of a rebuild in preparation.
-    pub fn staging(&self) -> PathBuf {
+    pub(crate) fn staging(&self) -> PathBuf {
         self.dir.join("staging")
     }
 
     /// Returns the directory that training writes to: one directory per run with its [`RECORDS`], and models that
     /// are not registered yet.
-    pub fn runs(&self) -> PathBuf {
+    pub(crate) fn runs(&self) -> PathBuf {
         self.dir.join("runs")
     }
 
     /// Files moved aside by recovery: torn tails of logs, and files that no trusted record names.
-    pub fn orphans(&self) -> PathBuf {
+    pub(crate) fn orphans(&self) -> PathBuf {
         self.dir.join("orphans")
     }
 
     /// Returns the directories that a database always has.
-    pub fn directories(&self) -> [PathBuf; 4] {
+    pub(crate) fn directories(&self) -> [PathBuf; 4] {
         [
             self.dir.clone(),
             self.segments(),

@@ -10,7 +10,7 @@ use crate::row::{QueryOptions, Search};
 use crate::scan::Found;
 
 /// For each question, the share of exact search's first k rows that are among the first k of [`Search::Auto`].
-pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps<'_>) -> Result<Vec<f64>> {
+pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps) -> Result<Vec<f64>> {
     let Evaluator {
         searched,
         questions,

@@ -16,8 +16,8 @@ pub(super) struct Coded<'a> {
     pub(super) searched: &'a Searched<'a, Held<'a>>,
     pub(super) quantizer: &'a Quantizer,
     pub(super) questions: &'a VectorQuestions,
-    pub(super) options: &'a EvalOptions<'a>,
-    pub(super) steps: &'a Steps<'a>,
+    pub(super) options: &'a EvalOptions,
+    pub(super) steps: &'a Steps,
 }
 
 impl Coded<'_> {

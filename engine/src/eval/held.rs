@@ -52,7 +52,7 @@ impl<'a> Held<'a> {
         mut self,
         quantizer: &Quantizer,
         scanner: &Scanner,
-        steps: &Steps<'_>,
+        steps: &Steps,
     ) -> Result<Self> {
         let subspaces = quantizer.shape().subspaces();
         let (mut vectors, mut codes, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
@@ -125,15 +125,15 @@ impl Searchable for Held<'_> {
 pub(super) fn under<'a>(
     snapshot: &'a Snapshot,
     model: &'a Model,
-    scanner: &'a Scanner,
     memory_limit: usize,
-    steps: &Steps<'_>,
+    steps: &Steps,
 ) -> Result<Searched<'a, Held<'a>>> {
+    let scanner = &*snapshot.scanner;
     let active = snapshot.model();
     let encodes = model.encoder_id() != active.encoder_id();
     if !encodes && model.dim() != active.dim() {
-        return Err(Error::Model(
-            "the model takes vectors of another width than the stored ones".into(),
+        return Err(Error::model(
+            "the model takes vectors of another width than the stored ones",
         ));
     }
     if encodes {
@@ -190,7 +190,7 @@ fn are_codes_made(snapshot: &Snapshot, model: &Model) -> bool {
 }
 
 /// The vectors of a part's texts; those of dead rows are zero.
-fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Stored> {
+fn encoded(part: Part<'_>, model: &Model, steps: &Steps) -> Result<Stored> {
     let (dim, precision) = (model.dim(), model.precision());
     let zero = precision.round(&vec![0.0; dim], dim, false);
     let mut vectors = Stored::none(precision);
@@ -212,9 +212,7 @@ fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Stored> {
     };
     part.for_each_row(None, |row| {
         let text = row.value.text().ok_or_else(|| {
-            Error::Model(
-                "the model has another encoder, and the rows have no texts to encode".into(),
-            )
+            Error::model("the model has another encoder, and the rows have no texts to encode")
         })?;
         texts.push((row.row, text.to_owned()));
         match texts.len() {

@@ -17,6 +17,7 @@ pub struct Ask {
 
 /// How right rows are found.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct FindOptions {
     /// Right answers are given by key, not by text.
     pub by_key: bool,
@@ -24,6 +25,15 @@ pub struct FindOptions {
     pub exclude_self: bool,
     /// The group of each key: with it every row of a right row's group, or of the query's own, is right too.
     pub groups: Option<HashMap<String, String>>,
+}
+
+impl FindOptions {
+    setters!(
+        by_key: bool,
+        exclude_self: bool,
+        ; into
+        groups: Option<HashMap<String, String>>,
+    );
 }
 
 /// A query and the rows that answer it, by their number in the snapshot's order.

@@ -104,7 +104,7 @@ impl<'a> Ranking<'a> {
         answers: &'a [Answers],
         depth: usize,
         samples: usize,
-        steps: &Steps<'_>,
+        steps: &Steps,
     ) -> Result<(Places, Samples)> {
         let named = Named::of(answers, |query, row| pool.score(query, row))?;
         let mut ranking = Self::new(answers, named, depth, samples);
@@ -113,7 +113,7 @@ impl<'a> Ranking<'a> {
     }
 
     /// Counts the rows of a pool in.
-    pub(super) fn add(&mut self, pool: &impl Pool, steps: &Steps<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, pool: &impl Pool, steps: &Steps) -> Result<()> {
         let count = self.answers.len();
         for start in (0..count).step_by(TOGETHER) {
             let queries = start..(start + TOGETHER).min(count);

@@ -110,7 +110,7 @@ pub(super) fn rescored(
     evaluator: &Evaluator<'_>,
     passes: &[Depth],
     numbers: &Numbers,
-    steps: &Steps<'_>,
+    steps: &Steps,
 ) -> Result<Ranks> {
     let mut ranks = Ranks {
         search: Search::Auto,
@@ -143,7 +143,7 @@ fn pass(
     candidates: usize,
     samples: usize,
     numbers: &Numbers,
-    steps: &Steps<'_>,
+    steps: &Steps,
 ) -> Result<(Places, Samples)> {
     let Evaluator {
         searched,

@@ -53,6 +53,7 @@ impl Part {
         self.offset as u64
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the section.
     pub fn section(&self) -> Section {
         self.section

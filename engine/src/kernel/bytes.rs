@@ -10,6 +10,7 @@ const _: () = assert!(128 * 127 * MAX_BYTES_DIM < 1 << 31);
 /// The largest magnitude of a rounded value. It is the same on both sides of zero.
 const LARGEST: f32 = 127.0;
 
+#[cfg(any(test, feature = "testing"))]
 /// Rounds a finite vector to i8, and returns its scale.
 ///
 /// The scale is the largest magnitude divided by 127. A value becomes the integer nearest to it divided by the scale, ties to

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What one `insert` or `delete` changed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// The `Seq` of the first change; the others follow it one by one.
     pub first: Seq,
     /// The encoder whose vectors these are.
@@ -22,7 +22,7 @@ pub struct Batch {
 
 /// One accepted row, or the deletion of one.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Inserts or replaces the row with this key; its vector is the batch's next one.
     Put {
         /// The user's key.
@@ -41,7 +41,7 @@ pub enum Change {
 
 impl Change {
     /// Returns the key.
-    pub fn key(&self) -> &Arc<str> {
+    pub(crate) fn key(&self) -> &Arc<str> {
         match self {
             Self::Put { key, .. } | Self::Delete { key } => key,
         }
@@ -58,12 +58,12 @@ const NO_TEXT: u32 = u32::MAX;
 
 impl Batch {
     /// Returns the `Seq` after the last change.
-    pub fn end(&self) -> Seq {
+    pub(crate) fn end(&self) -> Seq {
         Seq(self.first.0 + self.changes.len() as u64)
     }
 
     /// Returns the changes with their `Seq`s and, of rows put, their vectors.
-    pub fn iter(&self) -> impl Iterator<Item = (Seq, &Change, Option<StoredRef<'_>>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Seq, &Change, Option<StoredRef<'_>>)> {
         let mut next = 0;
         (self.first.0..)
             .zip(&self.changes)

@@ -9,10 +9,10 @@ mod read;
 mod salvage;
 mod write;
 
-pub use batch::{Batch, Change};
-pub use read::{LogContents, read};
-pub use salvage::salvage;
-pub use write::LogWriter;
+pub(crate) use batch::{Batch, Change};
+pub(crate) use read::{LogContents, read};
+pub(crate) use salvage::salvage;
+pub(crate) use write::LogWriter;
 
 use crate::ids::LogId;
 
@@ -46,12 +46,12 @@ fn checksum(log: LogId, header: &[u8], payload: &[u8]) -> u64 {
 }
 
 /// Returns the name of a log in its directory.
-pub fn name(log: LogId) -> String {
+pub(crate) fn name(log: LogId) -> String {
     format!("{:010}.log", log.0)
 }
 
 /// Returns the log that has this name.
-pub fn parse_name(file: &str) -> Option<LogId> {
+pub(crate) fn parse_name(file: &str) -> Option<LogId> {
     let id = LogId(file.strip_suffix(".log")?.parse().ok()?);
     (name(id) == file).then_some(id)
 }

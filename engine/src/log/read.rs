@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// The contents of a log.
 #[derive(Debug)]
-pub struct LogContents {
+pub(crate) struct LogContents {
     /// The whole batches, in order.
     pub batches: Vec<Batch>,
     /// Whether the log was closed by an end record.
@@ -22,7 +22,7 @@ pub struct LogContents {
 
 /// The incomplete end of a log after a crash. It was never acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Torn {
+pub(crate) struct Torn {
     /// Offset of the first byte that is part of no whole record.
     pub offset: u64,
     /// Bytes from there to the end.
@@ -33,7 +33,7 @@ pub struct Torn {
 ///
 /// A bad record that was synced is [`Error::Corrupt`]: one in a log that was closed in order, or before a whole
 /// record that was written when more than this had been synced. Otherwise what follows is a torn tail.
-pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogContents> {
+pub(crate) fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogContents> {
     let mut contents = LogContents {
         batches: Vec::new(),
         ended: false,

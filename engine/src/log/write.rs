@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A log that is being written. Records are gathered in memory and reach the disk together in [`sync_making_room`](Self::sync_making_room).
-pub struct LogWriter {
+pub(crate) struct LogWriter {
     id: LogId,
     path: PathBuf,
     file: Box<dyn NewFile>,
@@ -25,7 +25,7 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// Starts a log: the file with its header, and its name, are durable when this returns.
-    pub fn create(files: &dyn Files, dir: &Path, id: LogId) -> Result<Self> {
+    pub(crate) fn create(files: &dyn Files, dir: &Path, id: LogId) -> Result<Self> {
         let path = dir.join(name(id));
         let mut header = Vec::with_capacity(HEADER_LEN);
         header.extend(MAGIC);
@@ -57,17 +57,17 @@ impl LogWriter {
     }
 
     /// Returns the id of the log.
-    pub fn id(&self) -> LogId {
+    pub(crate) fn id(&self) -> LogId {
         self.id
     }
 
     /// Returns the bytes of the log, including those not yet synced.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.synced + self.pending.len() as u64
     }
 
     /// Adds a batch to what the next [`sync_making_room`](Self::sync_making_room) writes.
-    pub fn append(&mut self, batch: &Batch) -> Result<()> {
+    pub(crate) fn append(&mut self, batch: &Batch) -> Result<()> {
         self.record(Kind::Batch, |out| batch.encode(out))
     }
 
@@ -96,7 +96,7 @@ impl LogWriter {
     }
 
     #[cfg(test)]
-    pub fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.sync_making_room(|_| false)
     }
 
@@ -142,7 +142,7 @@ impl LogWriter {
     }
 
     /// Closes the log in order: a bad record in it is damage from now on, never a torn tail.
-    pub fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         self.end_making_room(|_| false)
     }
 

@@ -14,11 +14,11 @@ use crate::error::{Error, Result};
 use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::model::bundle::Bundle;
-use crate::model::encoder::{Encoder, EncoderOptions};
+use crate::model::encoder::{Encoder, EncoderOptions, PluggedEncoder};
 use crate::model::scorer::Scorer;
 use crate::model::serving::Serving;
 use crate::quantizer::{CodeShape, Quantizer};
-use crate::row::{Row, RowsKind, Value};
+use crate::row::{Given, Row, RowsKind};
 use crate::stored::{Precision, Stored};
 use crate::threads;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -62,7 +62,7 @@ impl Model {
         if let Some(q) = &quantizer
             && q.input_dim() != dim
         {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "{}: its quantizer takes vectors of {}, its encoder gives {dim}",
                 bundle.dir().display(),
                 q.input_dim()
@@ -84,6 +84,29 @@ impl Model {
             loading: Mutex::new(()),
             threads,
         })
+    }
+
+    /// Takes the encoder that the program brings, if it is the one that the bundle names.
+    ///
+    /// # Errors
+    /// [`Error::Model`] if it has another name, or another width.
+    pub(crate) fn plug(self, encoder: Option<&PluggedEncoder>) -> Result<Self> {
+        let named = self
+            .bundle
+            .as_ref()
+            .and_then(|bundle| bundle.manifest().plugged_encoder.clone());
+        if let (Some(PluggedEncoder(encoder)), Some(named)) = (encoder, named) {
+            if encoder.name() != named || encoder.dim() != self.dim {
+                return Err(Error::model(format!(
+                    "the database was made with the encoder {named:?} of {} values, this is {:?} of {}",
+                    self.dim,
+                    encoder.name(),
+                    encoder.dim()
+                )));
+            }
+            let _ = self.encoder.set(Arc::clone(encoder));
+        }
+        Ok(self)
     }
 
     /// Sets the precision of the database's vectors.
@@ -204,7 +227,7 @@ impl Model {
         };
         let loaded = loaded.ok_or_else(|| {
             Error::invalid(format!(
-                "this database has no encoder: give vectors of {}, or make one with `mopqdb create --encoder default`",
+                "this database has no encoder: give vectors of {} values, or create a database with an encoder",
                 self.dim
             ))
         })?;
@@ -216,7 +239,7 @@ impl Model {
         let vectors = self.encoder()?.encode_keys(texts)?;
         let text = |row: usize| shorten(texts[row]);
         if let Some(at) = vectors.iter().position(|x| !x.is_finite()) {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the encoder gave a value that is not finite for the text {:?}",
                 text(at / self.dim)
             )));
@@ -264,13 +287,18 @@ impl Model {
     /// [`Error::Invalid`] says what is wrong, without naming the row.
     pub fn check_row(&self, row: &Row) -> Result<()> {
         row.check()?;
-        match (&row.value, self.kind()) {
-            (Value::Text(_), RowsKind::Text) | (Value::Vector(_), RowsKind::Vector) => Ok(()),
-            (Value::Text(_), RowsKind::Vector) => Err(Error::invalid(format!(
+        self.check_kind(row.value.as_given())
+    }
+
+    /// Checks that a row of this kind can be one of this model's database.
+    pub(crate) fn check_kind(&self, value: Given<'_>) -> Result<()> {
+        match (value, self.kind()) {
+            (Given::Text(_), RowsKind::Text) | (Given::Vector(_), RowsKind::Vector) => Ok(()),
+            (Given::Text(_), RowsKind::Vector) => Err(Error::invalid(format!(
                 "it is a text, and this database has no encoder: it takes vectors of {} values",
                 self.dim
             ))),
-            (Value::Vector(_), RowsKind::Text) => Err(Error::invalid(
+            (Given::Vector(_), RowsKind::Text) => Err(Error::invalid(
                 "it is a vector, and this database encodes texts",
             )),
         }

@@ -164,9 +164,9 @@ pub(crate) fn open(
     let model = match active.bundle() {
         _ if path.is_dir() => Model::open(Bundle::open_on(Arc::clone(storage), &path)?, threads),
         Some(bundle) if exact => Model::open(bundle.without_quantizer(), threads),
-        _ => Err(Error::invalid(format!(
-            "this database has no model {id}; `mopqdb models` lists those it has"
-        ))),
+        _ => Err(Error::NoModel {
+            wanted: id.to_string(),
+        }),
     };
     Ok(model?.stored_as(active.precision()).with_encoder_of(active))
 }

@@ -14,6 +14,7 @@ use crate::watch::Watch;
 
 /// How [`train_pq`] and [`train_opq`](super::train_opq) train.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TrainPq {
     /// Codes per row; must divide the dimensions.
     pub subspaces: usize,
@@ -47,10 +48,20 @@ impl Default for TrainPq {
 }
 
 impl TrainPq {
+    setters!(
+        subspaces: usize,
+        codewords: usize,
+        iterations: usize,
+        sample: usize,
+        seed: u64,
+        threads: usize,
+        watch: Watch,
+    );
+
     /// Reports that a step begins. Returns an error if the training should stop.
     pub(super) fn begin_step(&self, done: usize, total: usize) -> Result<()> {
         if self.watch.is_stopped() {
-            return Err(Error::invalid("stopped; nothing was changed"));
+            return Err(Error::Cancelled("nothing was changed"));
         }
         self.watch.report(done as u64, total as u64);
         Ok(())

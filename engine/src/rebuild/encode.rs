@@ -110,7 +110,7 @@ fn named(
         .position(|vector| target.quantize(vector).is_err());
     let key = bad.and_then(|at| view.sealed.rows.key(RowId((range.start + at) as u32)).ok());
     let model = target.model_id().short();
-    Error::Model(format!(
+    Error::model(format!(
         "model {model} can't quantize the row {:?}: {error}; the old model stays",
         key.unwrap_or("?")
     ))

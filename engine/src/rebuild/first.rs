@@ -4,10 +4,10 @@ use super::{RebuildOptions, rebuild_store};
 use crate::error::{Error, Result};
 use crate::eval::{EvalOptions, Evaluator, Question, Questions};
 use crate::ids::ModelId;
-use crate::learn::{LearnOptions, learn_without};
 use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry;
+use crate::rebuild::learn::{LearnOptions, learn_without};
 use crate::row::{QueryOptions, Value};
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;
@@ -153,16 +153,12 @@ fn recall(
         Ok(())
     })?;
     let model = Model::open(draft.clone(), store.options.threads)?;
-    let progress = |done: u64, total: u64| {
-        watch.report(done, total);
-        !watch.is_stopped()
-    };
     let options = EvalOptions {
         memory_limit: store.options.memory_limit,
-        progress: Some(&progress),
+        watch: watch.clone(),
         ..EvalOptions::default()
     };
-    let evaluator = Evaluator::new(snapshot, &model, &questions, &snapshot.scanner, options)?;
+    let evaluator = Evaluator::new(snapshot, &model, &questions, options)?;
     let shares = evaluator.agreement(NEAREST)?;
     // Without queries the recall is 0.
     Ok(shares.iter().sum::<f64>() / shares.len().max(1) as f64)

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::registry;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::version::VersionRecord;
 use crate::version::follow::Follower;
 use std::collections::HashSet;
@@ -29,10 +29,7 @@ pub(super) fn prepare(
     let reader = Follower::open(
         files.clone(),
         layout.dir(),
-        Options {
-            threads: 1,
-            ..Options::default()
-        },
+        ReadOptions::default().threads(1),
     )?;
     let id = match options.model {
         Some(id) => id,
@@ -72,8 +69,8 @@ pub(super) fn prepare(
     loop {
         let snapshot = reader.snapshot();
         if snapshot.model.id() != base {
-            return Err(Error::Model(
-                "another rebuild was committed meanwhile; run it again".into(),
+            return Err(Error::model(
+                "another rebuild was committed meanwhile; run it again",
             ));
         }
         let total: u64 = snapshot
@@ -131,10 +128,8 @@ pub(super) fn prepare(
 
 /// The model registered last.
 fn newest(layout: &Layout, record: &VersionRecord) -> Result<ModelId> {
-    registry::newest(layout, record.model_id(), record.encoder)?.ok_or_else(|| {
-        Error::invalid(
-            "this database has no model to rebuild with but `exact`; `mopqdb train` makes one",
-        )
+    registry::newest(layout, record.model_id(), record.encoder)?.ok_or_else(|| Error::NoModel {
+        wanted: "to rebuild with but `exact`".into(),
     })
 }
 
@@ -152,7 +147,7 @@ fn open_target(
         && target.kind() == record.rows
         && (target.kind() == crate::row::RowsKind::Text || target.dim() == record.dim as usize);
     if !fits {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "model {} is of another metric, width or kind than this database",
             id.short()
         )));

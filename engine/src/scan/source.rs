@@ -52,6 +52,7 @@ pub trait VectorSource: Sync {
     fn rows_at(&self, rows: Range<usize>) -> Result<StoredRef<'_>>;
 }
 
+#[cfg(any(test, feature = "testing"))]
 /// Full-precision vectors in memory, all of which may be returned.
 #[derive(Debug, Clone, Copy)]
 pub struct InMemory<'a> {
@@ -61,6 +62,7 @@ pub struct InMemory<'a> {
     pub dim: usize,
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl VectorSource for InMemory<'_> {
     fn rows(&self) -> usize {
         self.values.len() / self.dim

@@ -152,11 +152,13 @@ impl CodesFile {
         self.file.path()
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the length of the file.
     pub fn file_len(&self) -> u64 {
         self.file.container().file_len()
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.meta.rows as usize

@@ -3,9 +3,11 @@
 use super::file::SegmentFile;
 use super::names::FileName;
 use super::output::Output;
+#[cfg(any(test, feature = "testing"))]
+use crate::Error;
 use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Put, Section, Take, Written};
-use crate::{Error, Generation, Result, RowId, SegmentId};
+use crate::{Generation, Result, RowId, SegmentId};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -142,6 +144,7 @@ impl Deletions {
         Ok(deletions)
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Reads a file again from disk and tells what is damaged.
     pub fn verify(files: &dyn Storage, path: &Path) -> Vec<Error> {
         Self::read(files, path).err().into_iter().collect()

@@ -25,9 +25,9 @@ pub use deletions::Deletions;
 pub use key_index::KeyHash;
 pub use names::{FileName, ShortId};
 pub use record::SegmentRecord;
-pub use rows::{
-    RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, VectorKind,
-};
+#[cfg(feature = "testing")]
+pub use rows::{RowRef, RowsCursor};
+pub use rows::{RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, VectorKind};
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 
 use serde::{Deserialize, Serialize};

@@ -135,21 +135,25 @@ impl VecsFile {
         (self.file).expect_rows((meta.segment, meta.rows_hash, meta.rows), rows)
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns its bytes on disk.
     pub fn file_len(&self) -> u64 {
         self.file.container().file_len()
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.meta.rows as usize
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the number of values per vector.
     pub fn dim(&self) -> usize {
         self.meta.dim as usize

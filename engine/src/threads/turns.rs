@@ -7,6 +7,7 @@ static GIVE_WAY: OnceLock<fn()> = OnceLock::new();
 /// Makes each lock of a store a place where another thread may come first: `give_way` is called before each try. For a
 /// scheduler that runs all threads on one, in which no thread may block in the operating system. Stays for the
 /// process; does nothing in builds without assertions.
+#[cfg(any(test, feature = "testing"))]
 pub fn take_turns(give_way: fn()) {
     let _ = GIVE_WAY.set(give_way);
 }

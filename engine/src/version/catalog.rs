@@ -15,7 +15,7 @@ use std::time::Duration;
 const RECORD: &[u8] = b"version";
 
 /// sled's directory of a database, open.
-pub struct Catalog {
+pub(crate) struct Catalog {
     path: PathBuf,
     /// None if reopening failed.
     db: Option<sled::Db>,
@@ -23,7 +23,7 @@ pub struct Catalog {
 
 /// The contents of the catalog.
 #[derive(Debug)]
-pub enum Testimony {
+pub(crate) enum Testimony {
     /// A valid record.
     Record(Box<VersionRecord>),
     /// No usable record, with the reason.
@@ -33,7 +33,7 @@ pub enum Testimony {
 impl Catalog {
     /// Opens sled in this directory, making it where missing. On an error the caller moves the directory away and
     /// opens an empty one.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         // We hold the database's lock, so no other process uses this catalog. But a handle that was just dropped may be
         // open in a child that another thread is starting, until it execs, and sled's own lock with it: that is no
         // reason to move it aside.
@@ -77,7 +77,7 @@ impl Catalog {
     }
 
     /// Returns the record it holds.
-    pub fn read(&self) -> Result<Testimony> {
+    pub(crate) fn read(&self) -> Result<Testimony> {
         let Some(db) = &self.db else {
             return Ok(Testimony::Nothing("it could not be reopened".into()));
         };
@@ -98,7 +98,7 @@ impl Catalog {
     }
 
     /// Makes this the record, durably.
-    pub fn commit(&self, record: &VersionRecord) -> Result<()> {
+    pub(crate) fn commit(&self, record: &VersionRecord) -> Result<()> {
         let failed = Error::io("committing to the catalog", &self.path);
         let Some(db) = &self.db else {
             return Err(failed(io::Error::other("it could not be reopened")));

@@ -120,7 +120,7 @@ fn segments(
             && rows.meta().version > record.generation
         {
             let detail = format!(
-                "it was written for version {}, and the newest that is known is {}; run `mopqdb repair`",
+                "it was written for version {}, and the newest that is known is {}; repair the database",
                 rows.meta().version,
                 record.generation
             );
@@ -128,7 +128,7 @@ fn segments(
         }
         if !explained {
             warnings.push(format!(
-                "segment {id} is not part of version {} and nothing says why; its files moved to {}, `mopqdb repair --restore` brings its rows back",
+                "segment {id} is not part of version {} and nothing says why; its files moved to {}, a repair with `restore` brings its rows back",
                 record.generation,
                 layout.orphans().display()
             ));

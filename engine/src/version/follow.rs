@@ -5,7 +5,7 @@ use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
 use crate::log;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use crate::version::publish::Versions;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Follower {
     pub(crate) layout: Layout,
     storage: Arc<dyn Storage>,
-    options: Options,
+    options: ReadOptions,
     versions: Versions<Snapshot>,
     /// What the snapshot stands on; held by a refresh.
     seen: Mutex<Seen>,
@@ -46,7 +46,11 @@ const ATTEMPTS: usize = 100;
 
 impl Follower {
     /// Opens the newest version.
-    pub(crate) fn open(storage: Arc<dyn Storage>, dir: &Path, options: Options) -> Result<Self> {
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: ReadOptions,
+    ) -> Result<Self> {
         let layout = Layout::existing(dir)?;
         let scanner = Arc::new(Scanner::new(options.threads)?);
         let (seen, snapshot) = read(&storage, &layout, &options, &scanner, None)?;
@@ -110,7 +114,7 @@ impl Follower {
 fn read(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
-    options: &Options,
+    options: &ReadOptions,
     scanner: &Arc<Scanner>,
     before: Option<&Snapshot>,
 ) -> Result<(Seen, Snapshot)> {
@@ -141,14 +145,14 @@ fn read(
 fn read_version(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
-    options: &Options,
+    options: &ReadOptions,
     scanner: &Arc<Scanner>,
     before: Option<&Snapshot>,
     record: &VersionRecord,
 ) -> Result<(Seen, Snapshot)> {
     let model = match before {
         Some(before) if before.model.id() == record.model => Arc::clone(&before.model),
-        _ => load::model(storage, layout, record, options.threads)?,
+        _ => load::model(storage, layout, record, options)?,
     };
     let storage = &**storage;
     let mut snapshot = load::snapshot(storage, layout, record, model, Arc::clone(scanner), before)?;
@@ -204,7 +208,7 @@ fn missing(error: Error) -> Error {
             path,
             "file",
             0,
-            "it is missing, and the newest version names it; run `mopqdb repair`",
+            "it is missing, and the newest version names it; repair the database",
         ),
         other => other,
     }

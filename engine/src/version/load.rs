@@ -5,6 +5,7 @@ use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::bundle::Bundle;
+use crate::options::ReadOptions;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
@@ -18,7 +19,7 @@ pub(crate) fn model(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
     record: &VersionRecord,
-    threads: usize,
+    options: &ReadOptions,
 ) -> Result<Arc<Model>> {
     let model = match record.model {
         None => Model::none(record.dim as usize, record.metric),
@@ -29,7 +30,7 @@ pub(crate) fn model(
                     dir,
                     "model",
                     0,
-                    "the active model is missing; put its folder back, or run `mopqdb repair` to go on with another; `mopqdb export DB DEST --format jsonl` needs no model",
+                    "the active model is missing; put its folder back, or repair the database to go on with another; the rows can be exported without it",
                 ));
             }
             let bundle = Bundle::open_on(Arc::clone(storage), &dir)?;
@@ -40,7 +41,7 @@ pub(crate) fn model(
                 );
                 return Err(Error::corrupt(layout.model(id), "manifest", 0, detail));
             }
-            Model::open(bundle, threads)?
+            Model::open(bundle, options.threads)?.plug(options.encoder.as_ref())?
         }
     };
     let model = model.stored_as(record.precision());

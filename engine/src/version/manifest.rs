@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 const KEPT: usize = 4;
 
 /// Returns the path of a generation's manifest.
-pub fn path(dir: &Path, generation: Generation) -> PathBuf {
+pub(crate) fn path(dir: &Path, generation: Generation) -> PathBuf {
     dir.join(format!("MANIFEST-{:010}", generation.0))
 }
 
 /// Returns the generation whose manifest has this name.
-pub fn parse_name(name: &str) -> Option<Generation> {
+pub(crate) fn parse_name(name: &str) -> Option<Generation> {
     let digits = name.strip_prefix("MANIFEST-")?;
     let generation = digits.parse().ok()?;
     (digits == format!("{generation:010}")).then_some(Generation(generation))
 }
 
 /// Returns the generations that have a manifest, oldest first.
-pub fn generations(files: &dyn Storage, dir: &Path) -> Result<Vec<Generation>> {
+pub(crate) fn generations(files: &dyn Storage, dir: &Path) -> Result<Vec<Generation>> {
     let names = files.list(dir).map_err(Error::io("listing", dir))?;
     let mut found: Vec<_> = names.iter().filter_map(|name| parse_name(name)).collect();
     found.sort_unstable();
@@ -34,14 +34,14 @@ pub fn generations(files: &dyn Storage, dir: &Path) -> Result<Vec<Generation>> {
 }
 
 /// Writes a record's manifest: there whole or not at all, and durable when this returns.
-pub fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> Result<()> {
+pub(crate) fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> Result<()> {
     let path = path(dir, record.generation);
     files::publish(files, &path, &record.encode()).map_err(Error::io("writing", &path))
 }
 
 /// The state of a manifest.
 #[derive(Debug)]
-pub enum Found {
+pub(crate) enum Found {
     /// Whole.
     Record(Box<VersionRecord>),
     /// There, and damaged.
@@ -51,7 +51,7 @@ pub enum Found {
 }
 
 /// Reads one generation's manifest. A record of a newer version is an error, not damage.
-pub fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> Result<Found> {
+pub(crate) fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> Result<Found> {
     let path = path(dir, generation);
     let bytes = match files.read(&path) {
         Ok(bytes) => bytes,
@@ -73,7 +73,7 @@ pub fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> Result<F
 }
 
 /// Returns the newest record, for a reader: it has no second witness to turn to.
-pub fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
+pub(crate) fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
     let Some(&generation) = generations(files, dir)?.last() else {
         creation::refuse_unfinished(files, dir)?;
         return Err(Error::not_a_database(dir));
@@ -89,14 +89,14 @@ pub fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
 /// The error for a manifest that a reader can't do without.
 fn damaged(dir: &Path, generation: Generation, what: &str) -> Error {
     let detail = format!(
-        "{what}; open the database for writing, or run `mopqdb repair`, to mend it from its second witness"
+        "{what}; opening the database for writing restores it from the catalog, or a repair"
     );
     Error::corrupt(path(dir, generation), "record", 0, detail)
 }
 
 /// Removes all but the newest few manifests. Files that cannot be removed are tried again next
 /// time.
-pub fn prune(files: &dyn Files, dir: &Path) {
+pub(crate) fn prune(files: &dyn Files, dir: &Path) {
     let Ok(found) = generations(files, dir) else {
         return;
     };

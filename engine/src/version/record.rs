@@ -20,7 +20,7 @@ const HEADER_LEN: usize = 64;
 /// Everything that is committed at generation n: which model, which segments, which logs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct VersionRecord {
+pub(crate) struct VersionRecord {
     /// The version of its layout: a record is written in the one in which it was read.
     #[serde(skip)]
     pub version: u32,
@@ -57,7 +57,7 @@ pub struct VersionRecord {
 
 /// Why bytes are not a valid record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRecord {
+pub(crate) enum BadRecord {
     /// Not what was written.
     #[error("{0}")]
     Damaged(String),
@@ -90,17 +90,17 @@ impl VersionRecord {
     }
 
     /// Returns the active model by its id: that of `exact` where none is named.
-    pub fn model_id(&self) -> ModelId {
+    pub(crate) fn model_id(&self) -> ModelId {
         self.model.unwrap_or_else(|| ModelId::exact(self.encoder))
     }
 
     /// Returns the settings of queries under the active model.
-    pub fn active_serving(&self) -> Option<Serving> {
+    pub(crate) fn active_serving(&self) -> Option<Serving> {
         self.serving.get(&self.model_id()).copied()
     }
 
     /// Returns how stored vectors are rounded.
-    pub fn precision(&self) -> Precision {
+    pub(crate) fn precision(&self) -> Precision {
         self.store.unwrap_or_else(|| self.rows.precision())
     }
 
@@ -113,7 +113,7 @@ impl VersionRecord {
     }
 
     /// Returns the bytes of both witnesses.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let body = serde_json::to_vec(self).expect("a record has only plain fields");
         let mut out = Vec::with_capacity(HEADER_LEN + body.len());
         out.extend(MAGIC);
@@ -129,7 +129,7 @@ impl VersionRecord {
     }
 
     /// Returns the record that `encode` wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
         let damaged = |what: &str| BadRecord::Damaged(what.into());
         let (header, body) = bytes.split_at_checked(HEADER_LEN).ok_or_else(|| {
             BadRecord::Damaged(format!("{} bytes are less than its header", bytes.len()))

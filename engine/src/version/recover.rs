@@ -42,7 +42,7 @@ pub(crate) fn open(
     let files = &**files;
     let witnesses = witnesses::witnesses(files, layout, &reserve, warnings)?;
     let record = &witnesses.record;
-    let model = load::model(&storage, layout, record, options.threads)?;
+    let model = load::model(&storage, layout, record, &options.for_reading())?;
     let scanner = Arc::new(Scanner::new(options.threads)?);
     let mut snapshot = load::snapshot(files, layout, record, model, scanner, None)?;
     let replayed = replay::replay_logs(files, layout, record, &reserve, &mut snapshot, warnings)?;

@@ -73,7 +73,7 @@ pub(crate) fn witnesses(
                 manifest::path(dir, newest),
                 "record",
                 0,
-                format!("{detail}; run `mopqdb repair`"),
+                format!("{detail}; repair the database"),
             ))
         }
         (Some(held), lost) => {
@@ -113,7 +113,7 @@ pub(crate) fn witnesses(
                 _ => "it is missing".into(),
             };
             let detail = format!(
-                "{why}, and the catalog does not hold version {newest} either; run `mopqdb repair`"
+                "{why}, and the catalog does not hold version {newest} either; repair the database"
             );
             Err(Error::corrupt(
                 manifest::path(dir, newest),
@@ -126,7 +126,7 @@ pub(crate) fn witnesses(
 }
 
 fn no_witness(silence: &str) -> String {
-    format!("no manifest, and no record in the catalog ({silence}); run `mopqdb repair`")
+    format!("no manifest, and no record in the catalog ({silence}); repair the database")
 }
 
 /// Opens the catalog. One that can't be opened moves to `orphans/`, and a new one is made: the manifests have what it had.
@@ -178,7 +178,7 @@ fn expect_nothing_newer(
     });
     if newer_segment || newer_deletions {
         let detail = format!(
-            "all manifests are missing, and files newer than the catalog's version {} are there; run `mopqdb repair`",
+            "all manifests are missing, and files newer than the catalog's version {} are there; repair the database",
             record.generation
         );
         return Err(Error::corrupt(layout.catalog(), "record", 0, detail));

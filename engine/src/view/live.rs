@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// The live rows of a segment or a run. Cheap to clone; a change copies.
 #[derive(Debug, Clone)]
-pub struct Live {
+pub(crate) struct Live {
     rows: u32,
     dead: u32,
     /// A word for 64 rows, a set bit is a live row; bits past the last row are clear. None: all are alive.
@@ -14,7 +14,7 @@ pub struct Live {
 
 impl Live {
     /// Returns the set of all rows.
-    pub fn all(rows: u32) -> Self {
+    pub(crate) fn all(rows: u32) -> Self {
         Self {
             rows,
             dead: 0,
@@ -23,7 +23,7 @@ impl Live {
     }
 
     /// Returns the set of rows whose bit in `dead` is not set.
-    pub fn without(rows: u32, dead: &[u64]) -> Self {
+    pub(crate) fn without(rows: u32, dead: &[u64]) -> Self {
         let mut words = full(rows);
         for (word, dead) in words.iter_mut().zip(dead) {
             *word &= !dead;
@@ -37,22 +37,22 @@ impl Live {
     }
 
     /// Returns the number of rows, including dead ones.
-    pub fn row_count(&self) -> u32 {
+    pub(crate) fn row_count(&self) -> u32 {
         self.rows
     }
 
     /// Returns the number of dead rows.
-    pub fn dead(&self) -> u32 {
+    pub(crate) fn dead(&self) -> u32 {
         self.dead
     }
 
     /// Returns the number of live rows.
-    pub fn alive(&self) -> u32 {
+    pub(crate) fn alive(&self) -> u32 {
         self.rows - self.dead
     }
 
     /// Returns `true` if this row is alive.
-    pub fn contains(&self, row: RowId) -> bool {
+    pub(crate) fn contains(&self, row: RowId) -> bool {
         match &self.words {
             None => row.0 < self.rows,
             Some(words) => words
@@ -62,7 +62,7 @@ impl Live {
     }
 
     /// Marks a row dead. Returns `true` if it was live.
-    pub fn kill(&mut self, row: RowId) -> bool {
+    pub(crate) fn kill(&mut self, row: RowId) -> bool {
         if !self.contains(row) {
             return false;
         }
@@ -73,19 +73,19 @@ impl Live {
     }
 
     /// Returns the words, if any row is dead.
-    pub fn words(&self) -> Option<&[u64]> {
+    pub(crate) fn words(&self) -> Option<&[u64]> {
         self.words.as_ref().map(|words| words.as_slice())
     }
 
     /// Returns the live rows, in order.
-    pub fn iter(&self) -> impl Iterator<Item = RowId> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RowId> + '_ {
         (0..self.rows)
             .map(RowId)
             .filter(|&row| self.words.is_none() || self.contains(row))
     }
 
     /// Returns the dead rows, in order.
-    pub fn dead_rows(&self) -> impl Iterator<Item = RowId> + '_ {
+    pub(crate) fn dead_rows(&self) -> impl Iterator<Item = RowId> + '_ {
         let rows = if self.dead == 0 { 0 } else { self.rows };
         (0..rows).map(RowId).filter(|&row| !self.contains(row))
     }

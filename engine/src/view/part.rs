@@ -207,12 +207,31 @@ impl<'a> Part<'a> {
     pub(crate) fn for_each_row(
         self,
         resident: Option<usize>,
+        each: impl FnMut(PartRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.walk(0..self.live().row_count(), resident, each)
+    }
+
+    /// Calls `each` with the live rows of a range, in `Seq` order.
+    pub(crate) fn for_rows(
+        self,
+        rows: Range<u32>,
+        each: impl FnMut(PartRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.walk(rows, None, each)
+    }
+
+    fn walk(
+        self,
+        rows: Range<u32>,
+        resident: Option<usize>,
         mut each: impl FnMut(PartRow<'_>) -> Result<()>,
     ) -> Result<()> {
         match self {
             Self::Segment(view) => {
                 let mut pages = resident.map(|limit| view.sealed.read_once(limit));
-                let mut cursor = view.sealed.rows.cursor();
+                let range = rows.start as usize..rows.end as usize;
+                let mut cursor = view.sealed.rows.cursor_at(range);
                 while let Some(row) = cursor.next()? {
                     passed(&mut pages, row.key.len() + row.value.bytes() as usize);
                     if view.live.contains(row.row) {
@@ -226,7 +245,7 @@ impl<'a> Part<'a> {
                 }
             }
             Self::Run(view) => {
-                for row in view.live.iter() {
+                for row in rows.map(RowId).filter(|&row| view.live.contains(row)) {
                     each(PartRow {
                         row,
                         seq: view.run.seq(row),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The open files of a segment.
 #[derive(Debug)]
-pub struct Sealed {
+pub(crate) struct Sealed {
     /// The segment.
     pub id: SegmentId,
     /// What the user gave.
@@ -28,7 +28,7 @@ pub struct Sealed {
 
 /// A segment as one snapshot sees it.
 #[derive(Debug, Clone)]
-pub struct SegmentView {
+pub(crate) struct SegmentView {
     /// Its files.
     pub sealed: Arc<Sealed>,
     /// Its live rows.
@@ -37,7 +37,12 @@ pub struct SegmentView {
 
 impl Sealed {
     /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
-    pub fn open(files: &dyn Storage, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
+    pub(crate) fn open(
+        files: &dyn Storage,
+        dir: &Path,
+        id: SegmentId,
+        model: &Model,
+    ) -> Result<Self> {
         let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
         let kind = rows.vector_kind();
         let vecs = match model.kind() {
@@ -98,7 +103,7 @@ impl Sealed {
     }
 
     /// Begins to read the segment once, with at most about this many bytes resident.
-    pub fn read_once(&self, limit: usize) -> ReadOnce<'_> {
+    pub(crate) fn read_once(&self, limit: usize) -> ReadOnce<'_> {
         ReadOnce {
             sealed: self,
             limit,
@@ -107,7 +112,7 @@ impl Sealed {
     }
 
     /// Begins to read the stored vectors of rows, all at once. Requires: rows ascend.
-    pub fn prefetch(&self, rows: &[u32]) {
+    pub(crate) fn prefetch(&self, rows: &[u32]) {
         match &self.vecs {
             Some(vecs) => vecs.prefetch(rows),
             None => self.rows.prefetch(rows),
@@ -115,7 +120,7 @@ impl Sealed {
     }
 
     /// Returns the stored vectors of a range of rows, checked.
-    pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
+    pub(crate) fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         match &self.vecs {
             Some(vecs) => vecs.vectors(rows),
             None => self.rows.vectors(rows),
@@ -124,7 +129,7 @@ impl Sealed {
 }
 
 /// Reads a segment once through: pages behind it are given back, so that memory does not grow with the segment.
-pub struct ReadOnce<'a> {
+pub(crate) struct ReadOnce<'a> {
     sealed: &'a Sealed,
     limit: usize,
     passed: usize,
@@ -132,7 +137,7 @@ pub struct ReadOnce<'a> {
 
 impl ReadOnce<'_> {
     /// Records that `bytes` bytes were read, and releases pages behind them.
-    pub fn passed(&mut self, bytes: usize) {
+    pub(crate) fn passed(&mut self, bytes: usize) {
         self.passed += bytes;
         if self.passed >= self.limit {
             self.passed = 0;
@@ -148,7 +153,7 @@ impl Drop for ReadOnce<'_> {
 }
 
 /// Returns an error unless the codes belong to these rows and to the model's shape.
-pub fn check_codes(codes: &CodesFile, rows: &RowsFile, model: &Model) -> Result<()> {
+pub(crate) fn check_codes(codes: &CodesFile, rows: &RowsFile, model: &Model) -> Result<()> {
     codes.expect_rows(rows)?;
     let meta = codes.meta();
     let shape = model
@@ -173,7 +178,7 @@ fn expect(holds: bool, path: &Path, what: impl FnOnce() -> String) -> Result<()>
 }
 
 /// The files that a model needs of a segment, in addition to those that the record names.
-pub fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
+pub(crate) fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
     let vecs = match model.kind() {
         RowsKind::Text => Some(FileName::Vecs(id, ShortId::of(&model.encoder_id().0))),
         RowsKind::Vector => None,
@@ -184,18 +189,18 @@ pub fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
 }
 
 /// Returns where a segment's vectors under a model's encoder are.
-pub fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
+pub(crate) fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
     FileName::Vecs(id, ShortId::of(&model.encoder_id().0)).within(dir)
 }
 
 /// Returns where a segment's codes under a model are; none if the model has no quantizer.
-pub fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
+pub(crate) fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
     Some(FileName::Codes(id, ShortId::of(&model.codes_id()?.0)).within(dir))
 }
 
 impl SegmentView {
     /// Opens what a record names.
-    pub fn open(
+    pub(crate) fn open(
         files: &dyn Storage,
         dir: &Path,
         record: &SegmentRecord,
@@ -206,7 +211,7 @@ impl SegmentView {
     }
 
     /// Returns an open segment with the deletions that a record names.
-    pub fn with_deletions(
+    pub(crate) fn with_deletions(
         files: &dyn Storage,
         dir: &Path,
         record: &SegmentRecord,

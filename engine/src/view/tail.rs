@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The runs of one snapshot.
 #[derive(Debug, Clone, Default)]
-pub struct Tail {
+pub(crate) struct Tail {
     /// Runs that are being sealed: they change no more, but for rows that die.
     frozen: Vec<RunView>,
     /// Runs that still merge.
@@ -25,7 +25,7 @@ pub struct Tail {
 
 /// A run and which of its rows are alive.
 #[derive(Debug, Clone)]
-pub struct RunView {
+pub(crate) struct RunView {
     /// The rows.
     pub run: Arc<Run>,
     /// The live rows.
@@ -34,7 +34,7 @@ pub struct RunView {
 
 /// Immutable rows, ascending by `Seq`.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     dim: usize,
     seqs: Vec<Seq>,
     keys: Vec<Arc<str>>,
@@ -53,17 +53,17 @@ pub struct Run {
 
 impl Tail {
     /// Returns the runs, oldest first.
-    pub fn runs(&self) -> impl DoubleEndedIterator<Item = &RunView> {
+    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = &RunView> {
         self.frozen.iter().chain(&self.active)
     }
 
     /// Returns how many runs there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.frozen.len() + self.active.len()
     }
 
     /// Returns the run at this position of [`runs`](Self::runs).
-    pub fn run(&self, at: usize) -> &RunView {
+    pub(crate) fn run(&self, at: usize) -> &RunView {
         match at.checked_sub(self.frozen.len()) {
             None => &self.frozen[at],
             Some(at) => &self.active[at],
@@ -71,12 +71,12 @@ impl Tail {
     }
 
     /// Returns the number of live rows.
-    pub fn alive(&self) -> u64 {
+    pub(crate) fn alive(&self) -> u64 {
         self.runs().map(|view| u64::from(view.live.alive())).sum()
     }
 
     /// Marks a row dead.
-    pub fn kill(&mut self, at: usize, row: RowId) -> bool {
+    pub(crate) fn kill(&mut self, at: usize, row: RowId) -> bool {
         let view = match at.checked_sub(self.frozen.len()) {
             None => &mut self.frozen[at],
             Some(at) => &mut self.active[at],
@@ -85,7 +85,7 @@ impl Tail {
     }
 
     /// Adds a run behind the others.
-    pub fn push(&mut self, run: Run) {
+    pub(crate) fn push(&mut self, run: Run) {
         if run.row_count() == 0 {
             return;
         }
@@ -110,13 +110,13 @@ impl Tail {
 
     /// Freezes the active runs for a seal: they are not merged any more. Includes the runs of an earlier seal
     /// that failed.
-    pub fn freeze(&mut self) -> Vec<RunView> {
+    pub(crate) fn freeze(&mut self) -> Vec<RunView> {
         self.frozen.append(&mut self.active);
         self.frozen.clone()
     }
 
     /// Takes all runs out of the tail.
-    pub fn take(&mut self) -> Vec<RunView> {
+    pub(crate) fn take(&mut self) -> Vec<RunView> {
         let mut taken = std::mem::take(&mut self.frozen);
         taken.append(&mut self.active);
         taken
@@ -124,19 +124,19 @@ impl Tail {
 
     /// Returns the frozen runs as they are now: those that a seal took, with the rows that died
     /// since.
-    pub fn frozen(&self) -> &[RunView] {
+    pub(crate) fn frozen(&self) -> &[RunView] {
         &self.frozen
     }
 
     /// Drops the frozen runs: they are in a segment.
-    pub fn clear_frozen(&mut self) {
+    pub(crate) fn clear_frozen(&mut self) {
         self.frozen.clear();
     }
 }
 
 impl Run {
     /// Returns the rows that a batch puts, with their codes (row-major) under the model's shape.
-    pub fn new(batch: &Batch, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
+    pub(crate) fn new(batch: &Batch, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
         let mut run = Self {
             vectors: batch.vectors.clone(),
             codes,
@@ -241,32 +241,32 @@ impl Run {
     }
 
     /// Returns the number of rows, dead ones included.
-    pub fn row_count(&self) -> u32 {
+    pub(crate) fn row_count(&self) -> u32 {
         self.seqs.len() as u32
     }
 
     /// Returns the sequence numbers of the first and the last row.
-    pub fn seqs(&self) -> (Seq, Seq) {
+    pub(crate) fn seqs(&self) -> (Seq, Seq) {
         (self.seqs[0], self.seqs[self.seqs.len() - 1])
     }
 
     /// Returns the sequence number of the row.
-    pub fn seq(&self, row: RowId) -> Seq {
+    pub(crate) fn seq(&self, row: RowId) -> Seq {
         self.seqs[row.0 as usize]
     }
 
     /// Returns the user's key.
-    pub fn key(&self, row: RowId) -> &Arc<str> {
+    pub(crate) fn key(&self, row: RowId) -> &Arc<str> {
         &self.keys[row.0 as usize]
     }
 
     /// Returns the text, where rows are texts.
-    pub fn text(&self, row: RowId) -> Option<&Arc<str>> {
+    pub(crate) fn text(&self, row: RowId) -> Option<&Arc<str>> {
         self.texts.get(row.0 as usize)
     }
 
     /// Returns what the user gave: the text, or else the vector.
-    pub fn value(&self, row: RowId) -> ValueRef<'_> {
+    pub(crate) fn value(&self, row: RowId) -> ValueRef<'_> {
         if let Some(text) = self.text(row) {
             return ValueRef::Text(text);
         }
@@ -279,23 +279,23 @@ impl Run {
 
     /// Returns the length that the vector of a row had before it was normalised, where that is
     /// known.
-    pub fn norm(&self, row: RowId) -> Option<f64> {
+    pub(crate) fn norm(&self, row: RowId) -> Option<f64> {
         known(self.norms[row.0 as usize])
     }
 
     /// Returns the stored vectors of a range of rows.
-    pub fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
+    pub(crate) fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
         self.vectors.as_ref().rows(rows, self.dim)
     }
 
     /// Returns the packed codes of a range of blocks; empty without a quantizer.
-    pub fn blocks(&self, blocks: Range<usize>) -> &[u8] {
+    pub(crate) fn blocks(&self, blocks: Range<usize>) -> &[u8] {
         let bytes = self.shape.map_or(0, |shape| shape.block_bytes());
         &self.blocks[blocks.start * bytes..blocks.end * bytes]
     }
 
     /// Returns the row with this key, dead or alive.
-    pub fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
+    pub(crate) fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
         let mut rows = self.index.rows_of(hash);
         rows.find(|&row| **self.key(row) == *key)
     }

@@ -33,8 +33,9 @@ use crate::disk::reserve::Reserve;
 use crate::error::is_full;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
+use crate::model::serving::Serving;
 use crate::options::Options;
-use crate::row::{Inserted, Row};
+use crate::row::{Inserted, RowBatch};
 use crate::snapshot::Snapshot;
 use crate::version::publish::Versions;
 use crate::write::sealer::Bell;
@@ -77,7 +78,7 @@ impl Store {
     }
 
     /// Inserts or replaces rows; returns when they are durable.
-    pub(crate) fn insert(&self, rows: &[Row]) -> Result<Inserted> {
+    pub(crate) fn insert(&self, rows: RowBatch<'_>) -> Result<Inserted> {
         self.expect_room()?;
         loop {
             let snapshot = self.current();
@@ -160,6 +161,22 @@ impl Store {
                 first_seq,
             },
         )
+    }
+
+    /// Commits settings of queries under the active model.
+    pub(crate) fn serve(&self, serving: Serving) -> Result<()> {
+        let compacting = self.start_compacting();
+        let mut committer = lock(&self.commit);
+        self.flush(&mut committer);
+        let mut snapshot = Snapshot::clone(&self.current());
+        snapshot.serving = Some(serving);
+        let (first_log, first_seq) = (committer.record.first_log, committer.record.first_seq);
+        let change = Change {
+            snapshot,
+            first_log,
+            first_seq,
+        };
+        self.commit_version(&compacting, &mut committer, change)
     }
 
     /// Closes the log in order.

@@ -2,7 +2,7 @@
 
 use crate::scratch;
 use crate::world::{DIM, METRIC, Models, Step, World, options, script};
-use mopqdb::disk::files::Files;
+use mopqdb::testing::disk::Files;
 use mopqdb::testing::{backup_on, prune_on, register_model_on, repair_on};
 use mopqdb::{BackupOptions, CreateOptions, Database, PruneOptions, RepairOptions, Watch};
 use mopqdb_tests::recording::{CatalogState, Fate, Recording};

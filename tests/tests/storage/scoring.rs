@@ -2,8 +2,8 @@
 
 use mopqdb::bundle::BundleWriter;
 use mopqdb::{
-    Bundle, CreateOptions, Database, Hit, Metric, Options, QueryOptions, Reader, RebuildOptions,
-    Scorer, Search, Serving, register_model,
+    Bundle, CreateOptions, Database, Hit, Metric, QueryOptions, Reader, RebuildOptions, Scorer,
+    Search, Serving, register_model,
 };
 use mopqdb_tests::support::{Random, codebooks, put, small};
 use std::collections::BTreeMap;
@@ -28,11 +28,8 @@ fn scored(dir: &Path, base: &Bundle, scorer: &Scorer, serving: Option<Serving>) 
 
 fn rebuild(db: &Database, bundle: &Bundle) -> mopqdb::Rebuilt {
     register_model(db.dir(), bundle).unwrap();
-    db.rebuild(&RebuildOptions {
-        model: Some(bundle.model_id()),
-        ..RebuildOptions::default()
-    })
-    .unwrap()
+    db.rebuild(&RebuildOptions::default().model(Some(bundle.model_id())))
+        .unwrap()
 }
 
 /// Every file of every segment, with the time of its last change.
@@ -72,10 +69,7 @@ fn a_new_scorer_changes_the_record_alone_and_answers_follow_it() {
     let queries: Vec<Vec<f32>> = (0..5).map(|_| whole()).collect();
     let new = CreateOptions::vectors(DIM, Metric::Ip);
     // Rows stay in the tail until they are sealed by hand.
-    let options = Options {
-        seal_rows: 1000,
-        ..small()
-    };
+    let options = small().seal_rows(1000);
     let db = Database::create(&path, &new, options).unwrap();
     let key = |n: usize| format!("k{n:03}");
     let rows: Vec<_> = (vectors.iter().enumerate())
@@ -218,11 +212,8 @@ fn a_scorer_without_codes_orders_what_exact_search_finds() {
         .collect();
     assert_eq!(found, expected[..20]);
     // `exact` is another model, and always there.
-    db.rebuild(&RebuildOptions {
-        model: Some(mopqdb::find_model(&path, "exact").unwrap()),
-        ..RebuildOptions::default()
-    })
-    .unwrap();
+    db.rebuild(&RebuildOptions::default().model(Some(mopqdb::find_model(&path, "exact").unwrap())))
+        .unwrap();
     assert!(
         db.query(query, 5)
             .unwrap()

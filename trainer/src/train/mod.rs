@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use mopqdb::scan::Scanner;
+use mopqdb::testing::scan::Scanner;
 use tch::{Device, Tensor};
 
 use crate::config::{Sampling, Schedule, TrainConfig};

@@ -13,7 +13,7 @@ use encoder::StaticEncoder;
 use mopqdb::Metric;
 use mopqdb::eval::bootstrap::{Interval, over_runs, ratio};
 use mopqdb::eval::{EvalOptions, Keys, VectorQuestions};
-use mopqdb::scan::Scanner;
+use mopqdb::testing::scan::Scanner;
 use mopqdb_tests::doc_comments::{self, Pair};
 use mopqdb_trainer::config::{Method, Sampling, TrainConfig};
 use mopqdb_trainer::data::Corpus;

@@ -3,10 +3,8 @@
 use crate::commands::open_model;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use crate::stop;
 use anyhow::Result;
 use mopqdb::eval::{CodeReport, EvalOptions, Evaluator, Places, Questions, Ranks};
-use mopqdb::scan::Scanner;
 use mopqdb::{EncoderId, Model, ModelId, Search, Snapshot, training_log};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -74,8 +72,7 @@ pub(super) struct Measurer<'a> {
     settings: &'a Settings,
     snapshot: &'a Snapshot,
     questions: &'a Questions,
-    options: EvalOptions<'a>,
-    scanner: Scanner,
+    options: EvalOptions,
     /// Exact search, once per encoder, and what it took.
     exact: HashMap<EncoderId, (Rc<Ranks>, f64)>,
 }
@@ -86,7 +83,7 @@ impl<'a> Measurer<'a> {
         settings: &'a Settings,
         snapshot: &'a Snapshot,
         questions: &'a Questions,
-        options: EvalOptions<'a>,
+        options: EvalOptions,
     ) -> Result<Self> {
         Ok(Self {
             db,
@@ -94,7 +91,6 @@ impl<'a> Measurer<'a> {
             snapshot,
             questions,
             options,
-            scanner: Scanner::new(settings.threads)?,
             exact: HashMap::new(),
         })
     }
@@ -116,16 +112,8 @@ impl<'a> Measurer<'a> {
         searches: &[Search],
     ) -> Result<Vec<Measured>> {
         let progress = Progress::new("ranking", "steps", Some(self.snapshot.rows()));
-        let show = |done: u64, total: u64| {
-            progress.set_of(done, total);
-            !stop::asked()
-        };
-        let options = EvalOptions {
-            progress: Some(&show),
-            ..self.options.clone()
-        };
-        let evaluator =
-            Evaluator::new(self.snapshot, model, self.questions, &self.scanner, options)?;
+        let options = self.options.clone().watch(progress.watch());
+        let evaluator = Evaluator::new(self.snapshot, model, self.questions, options)?;
         let ranked = |search: Search| -> Result<(Rc<Ranks>, f64)> {
             progress.note(search.name());
             let started = Instant::now();

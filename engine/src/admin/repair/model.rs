@@ -70,7 +70,7 @@ impl Repair<'_> {
             .max_by_key(|(order, model)| (self.coded(model, found), *order));
         let Some((_, model)) = best else {
             let what = format!(
-                "{}: no model is left that could serve these rows. They are whole: `mopqdb export DB DEST --format jsonl` writes them out, and a copy of the model's folder in `models/` makes the database usable again",
+                "{}: no model is left that could serve these rows. They are whole and can be exported, and a copy of the model's folder in `models/` makes the database usable again",
                 self.layout.models().display()
             );
             self.report.pending.push(what);

@@ -81,7 +81,7 @@ impl Repair<'_> {
                     if !adopted {
                         self.put_aside(id)?;
                         self.done(format!(
-                            "segment {id} is no part of version {}; it was moved to orphans, from where `--restore` takes it back",
+                            "segment {id} is no part of version {}; it was moved to orphans, from where a repair with `restore` takes it back",
                             record.generation
                         ));
                     }

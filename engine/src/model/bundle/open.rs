@@ -64,7 +64,7 @@ impl Bundle {
                     }
                     _ => format!("it holds no {MANIFEST_FILE}"),
                 };
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "{} is not a bundle: {what}",
                     dir.display()
                 )));
@@ -107,6 +107,23 @@ impl Bundle {
             encoder: Mutex::new(None),
             derived: false,
             storage,
+        })))
+    }
+
+    /// Returns the bundle of an encoder that the program brings, which has no files.
+    pub(crate) fn of_plugged_encoder(name: String, dim: usize, metric: Metric) -> Result<Self> {
+        let manifest = Manifest::of_plugged_encoder(name, dim, metric);
+        manifest.check()?;
+        Ok(Self(Arc::new(Opened {
+            storage: Arc::new(Disk::default()),
+            model_id: manifest.model_id(),
+            encoder_id: manifest.encoder_id(),
+            dir: PathBuf::new(),
+            manifest,
+            quantizer: None,
+            scorer: None,
+            encoder: Mutex::new(None),
+            derived: true,
         })))
     }
 
@@ -163,7 +180,8 @@ impl Bundle {
 
     /// Returns `true` if the bundle has an encoder.
     pub fn has_encoder(&self) -> bool {
-        self.0.manifest.encoder.is_some()
+        let manifest = &self.0.manifest;
+        manifest.encoder.is_some() || manifest.plugged_encoder.is_some()
     }
 
     /// Returns the width of the stored vectors.
@@ -189,6 +207,14 @@ impl Bundle {
 
     /// Returns the encoder, loaded with the given options if it isn't loaded yet.
     pub fn encoder_with(&self, options: &EncoderOptions) -> Result<Option<Arc<dyn Encoder>>> {
+        if let Some(name) = &self.0.manifest.plugged_encoder {
+            return Err(Error::Missing {
+                what: format!(
+                    "the encoder {name:?} is part of the program that made this database"
+                ),
+                remedy: "give it when the database is opened".into(),
+            });
+        }
         if !self.has_encoder() {
             return Ok(None);
         }
@@ -220,12 +246,10 @@ impl Bundle {
             query_graph: spec.query_graph.as_deref().map(graph).transpose()?,
             tokenizer: self.keep_open(&spec.tokenizer)?.checked()?.to_vec(),
         };
-        let encoder = OnnxEncoder::load(spec, files, options).map_err(|error| match error {
-            Error::Model(what) => Error::Model(format!("{}: {what}", self.0.dir.display())),
-            other => other,
-        })?;
+        let encoder = OnnxEncoder::load(spec, files, options)
+            .map_err(|error| error.of_model_at(&self.0.dir))?;
         if encoder.dim() != manifest.input_dim {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "{}: the encoder gives {} dimensions, the manifest says {}",
                 self.0.dir.display(),
                 encoder.dim(),

@@ -17,13 +17,14 @@ pub(super) fn encode(scorer: &Scorer) -> Result<Vec<u8>> {
         Some((*name, view.expect("each shape is that of its values")))
     });
     safetensors::serialize(views, None)
-        .map_err(|error| Error::Model(format!("writing tensors: {error}")))
+        .map_err(|error| Error::model_because(format!("writing tensors: {error}"), error))
 }
 
 /// A scorer of vectors of `dim` from its bytes.
 pub(super) fn decode(path: &Path, bytes: &[u8], dim: usize) -> Result<Scorer> {
-    let refuse = |what: String| Error::Model(format!("{}: {what}", path.display()));
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| refuse(error.to_string()))?;
+    let refuse = |what: String| Error::model(format!("{}: {what}", path.display()));
+    let tensors = SafeTensors::deserialize(bytes)
+        .map_err(|error| Error::model_because(format!("{}: {error}", path.display()), error))?;
     let take = |name: &str, shape: &[usize]| -> Result<Option<Vec<f32>>> {
         let Ok(tensor) = tensors.tensor(name) else {
             return Ok(None);

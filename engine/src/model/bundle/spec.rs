@@ -45,6 +45,9 @@ pub struct Manifest {
     pub input_dim: usize,
     /// How texts become vectors; none in a bundle for precomputed vectors.
     pub encoder: Option<EncoderSpec>,
+    /// The name of an encoder that the program brings, where texts are encoded by none of the bundle's files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugged_encoder: Option<String>,
     /// How vectors become codes; none until one is trained.
     pub quantizer: Option<QuantizerSpec>,
     /// Settings of queries that were measured when the model was trained.
@@ -219,6 +222,15 @@ struct VersionOnly {
 }
 
 impl Manifest {
+    /// Returns the manifest of an encoder that a program brings.
+    pub(super) fn of_plugged_encoder(name: String, dim: usize, metric: Metric) -> Self {
+        Self {
+            input_dim: dim,
+            plugged_encoder: Some(name),
+            ..Self::empty(metric)
+        }
+    }
+
     /// Returns a manifest without encoder and quantizer.
     pub(super) fn empty(metric: Metric) -> Self {
         Self {
@@ -227,6 +239,7 @@ impl Manifest {
             metric,
             input_dim: 0,
             encoder: None,
+            plugged_encoder: None,
             quantizer: None,
             serving: None,
             training: serde_json::Value::Null,
@@ -245,6 +258,7 @@ impl Manifest {
         Self {
             input_dim: self.input_dim,
             encoder: self.encoder.clone(),
+            plugged_encoder: self.plugged_encoder.clone(),
             files: files.cloned().collect(),
             ..Self::empty(self.metric)
         }
@@ -257,6 +271,13 @@ impl Manifest {
 
     /// Returns the content id of the encoder.
     pub fn encoder_id(&self) -> EncoderId {
+        if let Some(name) = &self.plugged_encoder {
+            let hash = ContentHash::new("mopqdb plugged encoder 1")
+                .field(name.as_bytes())
+                .number(self.input_dim as u64)
+                .field(self.metric.name().as_bytes());
+            return EncoderId(hash.finish());
+        }
         let Some(spec) = &self.encoder else {
             return EncoderId::vectors(self.input_dim, self.metric);
         };
@@ -363,7 +384,7 @@ impl Manifest {
         };
         if digits != to_hex(&Sha256::digest(sealed)) {
             return Err(corrupt(
-                "its checksum does not match; a bundle is changed with `mopqdb bundle make`, not by hand".into(),
+                "its checksum does not match; a bundle is written by a program, not by hand".into(),
             ));
         }
         let body = sealed
@@ -372,16 +393,13 @@ impl Manifest {
         let text = [body, b"}"].concat();
         let manifest: Self =
             serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
-        manifest.check().map_err(|error| match error {
-            Error::Model(what) => Error::Model(format!("{}: {what}", path.display())),
-            other => other,
-        })?;
+        manifest.check().map_err(|error| error.of_model_at(path))?;
         Ok(manifest)
     }
 
     /// Refuses names that lead out of the bundle, missing files and numbers that can't be.
     pub(super) fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::Model(what));
+        let refuse = |what: String| Err(Error::model(what));
         if self.version == 0 {
             return refuse("version 0 is no version of a bundle".into());
         }
@@ -412,6 +430,13 @@ impl Manifest {
                     file.name, file.bytes
                 ));
             }
+        }
+        if let Some(name) = &self.plugged_encoder
+            && (self.encoder.is_some() || name.is_empty() || name.len() > 256)
+        {
+            return refuse(
+                "the name of a plugged encoder has 1 to 256 bytes, and takes the place of an encoder".into(),
+            );
         }
         let mut wanted = HashSet::new();
         if let Some(spec) = &self.encoder {
@@ -485,5 +510,5 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     if plain {
         return Ok(());
     }
-    Err(Error::Model(format!("{name:?} is not a plain file name")))
+    Err(Error::model(format!("{name:?} is not a plain file name")))
 }

@@ -49,7 +49,7 @@ pub(super) fn encode(quantizer: &Quantizer) -> Result<Vec<u8>> {
         })
         .collect();
     safetensors::serialize(views, None)
-        .map_err(|error| Error::Model(format!("writing tensors: {error}")))
+        .map_err(|error| Error::model_because(format!("writing tensors: {error}"), error))
 }
 
 /// Returns a quantizer from its tensors, each of the shape that the manifest says, and finite.
@@ -59,8 +59,9 @@ pub(super) fn decode(
     manifest: &Manifest,
     spec: &QuantizerSpec,
 ) -> Result<Quantizer> {
-    let refuse = |what: String| Error::Model(format!("{}: {what}", path.display()));
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| refuse(error.to_string()))?;
+    let refuse = |what: String| Error::model(format!("{}: {what}", path.display()));
+    let tensors = SafeTensors::deserialize(bytes)
+        .map_err(|error| Error::model_because(format!("{}: {error}", path.display()), error))?;
     let mut used = 0;
     let mut take = |name: &str, shape: &[usize]| -> Result<Vec<f32>> {
         let tensor = tensors

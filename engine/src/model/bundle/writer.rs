@@ -87,6 +87,7 @@ impl BundleWriter {
         self.metric = Some(from.metric);
         self.manifest.input_dim = from.input_dim;
         self.manifest.encoder = from.encoder.clone();
+        self.manifest.plugged_encoder = from.plugged_encoder.clone();
         for name in from.encoder.iter().flat_map(EncoderSpec::files) {
             let entry = from
                 .file(name)
@@ -191,14 +192,14 @@ impl BundleWriter {
             return Ok(());
         };
         if scorer.dim() != self.manifest.input_dim {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the scorer is for vectors of {} dimensions, these have {}",
                 scorer.dim(),
                 self.manifest.input_dim
             )));
         }
         if scorer.map().is_some() && self.manifest.metric == Metric::L2 {
-            return Err(Error::Model("a query map is for ip and cosine".into()));
+            return Err(Error::model("a query map is for ip and cosine"));
         }
         self.parts.push(Part::Bytes {
             name: SCORER_FILE.into(),
@@ -215,7 +216,7 @@ impl BundleWriter {
         };
         self.manifest.metric = self.metric.unwrap_or(quantizer.metric());
         if self.manifest.metric != quantizer.metric() {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the quantizer is for {}, its encoder for {}",
                 quantizer.metric(),
                 self.manifest.metric
@@ -225,7 +226,7 @@ impl BundleWriter {
             self.manifest.input_dim = quantizer.input_dim();
         }
         if self.manifest.input_dim != quantizer.input_dim() {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the quantizer takes vectors of {} dimensions, its encoder gives {}",
                 quantizer.input_dim(),
                 self.manifest.input_dim

@@ -25,12 +25,17 @@ pub use onnx::{
 use crate::error::Result;
 use half::f16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Turns texts into vectors, row-major, [`dim`](Self::dim) values per text, in the order of the texts.
 ///
 /// The same text gives the same vector up to the rounding of the runtime, which depends on the other texts of its
 /// batch; callers store the result [rounded to f16](round_to_f16) and compute codes from what they stored.
 pub trait Encoder: Send + Sync {
+    /// Returns a name for the encoder and its version. A database that was created with an encoder of a program's own
+    /// stores it, and takes vectors of no other.
+    fn name(&self) -> String;
+
     /// Returns the width of the vectors.
     fn dim(&self) -> usize;
 
@@ -39,6 +44,18 @@ pub trait Encoder: Send + Sync {
 
     /// Encodes queries.
     fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>>;
+}
+
+/// An encoder that a program brings.
+#[derive(Clone)]
+pub(crate) struct PluggedEncoder(pub(crate) Arc<dyn Encoder>);
+
+impl std::fmt::Debug for PluggedEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PluggedEncoder")
+            .field(&self.0.name())
+            .finish()
+    }
 }
 
 /// Rounds each value to f16 and back, as stored vectors are. What is too large for f16 becomes infinite, for the
@@ -150,8 +167,7 @@ pub fn default_bundle() -> Result<PathBuf> {
         .find(|dir| dir.is_dir());
     found.ok_or_else(|| crate::error::Error::Missing {
         what: "the default encoder is not installed".into(),
-        remedy: "run `mopqdb setup`, or name the folder that holds it in MOPQDB_HOME (in a checkout: `make setup`, then \
-                 MOPQDB_HOME=.native for release builds), or name a bundle of your own"
+        remedy: "name the directory that holds it in MOPQDB_HOME, or name a bundle of your own"
             .into(),
     })
 }

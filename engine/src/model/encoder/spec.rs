@@ -138,13 +138,13 @@ impl EncoderSpec {
         for (side, name) in [(&self.key, "key"), (&self.query, "query")] {
             // Two special tokens and one of the text.
             if !(3..=MAX_TOKENS).contains(&side.max_tokens) {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the encoder's max tokens for a {name} are {}, served are 3 to {MAX_TOKENS}",
                     side.max_tokens
                 )));
             }
             if side.prefix.len() > 4096 {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the encoder's prefix for a {name} has {} bytes, at most 4096 are served",
                     side.prefix.len()
                 )));

@@ -14,7 +14,9 @@ mod strings;
 mod texts;
 mod writer;
 
-pub use cursor::{RowRef, RowsCursor};
+pub use cursor::RowRef;
+#[cfg(feature = "testing")]
+pub use cursor::RowsCursor;
 pub use meta::{RowsMeta, RowsSummary, VectorKind};
 pub use reader::RowsFile;
 pub use salvage::Salvaged;

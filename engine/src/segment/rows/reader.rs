@@ -130,6 +130,7 @@ impl RowsFile {
         self.index.find(&self.file, &self.keys, hash, key)
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the rows whose key begins with `prefix`, in order. Reads all keys.
     pub fn rows_with_prefix(&self, prefix: &str) -> Result<Vec<RowId>> {
         let mut rows = Vec::new();

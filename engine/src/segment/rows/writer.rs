@@ -66,6 +66,7 @@ impl RowsWriter {
         })
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Returns the number of rows so far.
     pub fn row_count(&self) -> u32 {
         self.seqs.rows()

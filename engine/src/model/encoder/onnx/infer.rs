@@ -21,7 +21,7 @@ pub(super) fn infer(
         found.map(|port| port.name.clone())
     };
     let ids = input(&["input_ids", "ids", "tokens"]).ok_or_else(|| {
-        Error::Model(format!(
+        Error::model(format!(
             "the graph has no input_ids; it takes {}: only encoders of token ids are served",
             names(&info.inputs)
         ))
@@ -44,7 +44,7 @@ pub(super) fn infer(
         .or_else(|| info.outputs.first().filter(|_| info.outputs.len() == 1)),
     };
     let chosen = chosen.ok_or_else(|| {
-        Error::Model(format!(
+        Error::model(format!(
             "which output? The graph gives {}; name one with --output",
             names(&info.outputs)
         ))

@@ -64,10 +64,9 @@ fn walk_sparse(sparse: &[u8], depth: usize) -> Result<()> {
 fn walk_tensor(tensor: &[u8], _depth: usize) -> Result<()> {
     for field in Fields(tensor) {
         if matches!(field?, (13, _) | (14, Value::Number(1..))) {
-            return Err(Error::Model(
+            return Err(Error::model(
                 "the ONNX file keeps weights in another file, which is not served: save the model with its weights inside \
-                 (onnx.save(model, path, save_as_external_data=False))"
-                    .into(),
+                 (onnx.save(model, path, save_as_external_data=False))",
             ));
         }
     }
@@ -90,7 +89,7 @@ fn walk_each(message: &[u8], fields: &[u64], depth: usize, walk: Walk) -> Result
 }
 
 fn broken(why: &str) -> Error {
-    Error::Model(format!("this is no ONNX model that we can read: {why}"))
+    Error::model(format!("this is no ONNX model that we can read: {why}"))
 }
 
 /// What a field of a message holds, as far as it matters here.
@@ -168,7 +167,7 @@ mod tests {
     }
 
     fn refused_for_elsewhere(model: &[u8]) -> bool {
-        matches!(inspect(model), Err(Error::Model(what)) if what.contains("another file"))
+        matches!(inspect(model), Err(Error::Model(what)) if what.to_string().contains("another file"))
     }
 
     #[test]

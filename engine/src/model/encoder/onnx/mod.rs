@@ -109,7 +109,7 @@ impl OnnxEncoder {
         if let Some(other) = query.as_ref().map(Tower::dim).transpose()?
             && other != dim
         {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "keys get {dim} dimensions and queries {other}; they must be the same"
             )));
         }
@@ -123,6 +123,10 @@ impl OnnxEncoder {
 }
 
 impl Encoder for OnnxEncoder {
+    fn name(&self) -> String {
+        "onnx".into()
+    }
+
     fn dim(&self) -> usize {
         self.dim
     }
@@ -155,7 +159,7 @@ impl Tower {
         let mut vectors = vec![0.0; texts.len() * dim];
         let mut place = |batch: &Batch, made: &[f32]| -> Result<()> {
             if made.len() != batch.len() * dim {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the encoder gave {} dimensions, before {dim}",
                     made.len() / batch.len()
                 )));

@@ -13,8 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Names the library to use, before any other place.
 const VARIABLE: &str = "MOPQDB_ONNXRUNTIME";
 
-const REMEDY: &str = "run `mopqdb setup`, or name the folder that holds it in MOPQDB_HOME (in a checkout: `make setup`, then \
-                      MOPQDB_HOME=.native for release builds), or name the library (libonnxruntime.so, 1.24 or newer) in \
+const REMEDY: &str = "name the directory that holds it in MOPQDB_HOME, or name the library (libonnxruntime.so, 1.24 or newer) in \
                       MOPQDB_ONNXRUNTIME";
 
 /// One environment serves every session of the process; ort allows no second.

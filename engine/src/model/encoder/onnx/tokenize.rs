@@ -24,7 +24,7 @@ pub struct SideTokenizer {
 impl SideTokenizer {
     /// Reads `tokenizer.json` for one side.
     pub fn load(bytes: &[u8], side: &Side) -> Result<Self> {
-        let refuse = |why: String| Error::Model(format!("the tokenizer can't be used: {why}"));
+        let refuse = |why: String| Error::model(format!("the tokenizer can't be used: {why}"));
         let load = || -> tokenizers::Result<Tokenizer> {
             let mut tokenizer = Tokenizer::from_bytes(bytes)?;
             tokenizer.with_padding(None);
@@ -64,8 +64,10 @@ impl SideTokenizer {
             prefix => self.tokenizer.encode_fast(format!("{prefix}{text}"), true),
         });
         let encoding = encoded
-            .ok_or_else(|| Error::Model("the tokenizers library panicked on a text".into()))?
-            .map_err(|error| Error::Model(format!("a text can't be tokenized: {error}")))?;
+            .ok_or_else(|| Error::model("the tokenizers library panicked on a text"))?
+            .map_err(|error| {
+                Error::model_because(format!("a text can't be tokenized: {error}"), error)
+            })?;
         let ids = encoding.get_ids();
         if ids.is_empty() {
             return Err(Error::invalid(

@@ -111,7 +111,7 @@ fn try_out(export: &Export) -> Result<Findings> {
             );
             batch_difference = batch_difference.max(difference);
             if difference > 0.05 * most(&alone) {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the graph gives {text:?} another vector when longer texts are beside it (by {difference}): \
                      it does not heed the attention mask{}",
                     if spec.inputs.mask.is_none() {
@@ -124,7 +124,7 @@ fn try_out(export: &Export) -> Result<Findings> {
         }
         let long = "water ".repeat(spec.key.max_tokens.max(spec.query.max_tokens));
         encode(&encoder, &[long.as_str()]).map_err(|error| {
-            Error::Model(format!(
+            Error::model(format!(
                 "the encoder fails on a text of as many tokens as allowed; allow fewer ({error})"
             ))
         })?;

@@ -31,18 +31,18 @@ const MIN_TABLE_COLUMNS: usize = 8;
 /// Writes the int8 variant of an ONNX encoder. Refuses a graph in which there is nothing to quantize.
 pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
     let mut model = ModelProto::decode(model)
-        .map_err(|error| Error::Model(format!("this is no ONNX model: {error}")))?;
+        .map_err(|error| Error::model_because(format!("this is no ONNX model: {error}"), error))?;
     let opset = model.opset_import.iter().find(|set| set.domain.is_empty());
     let opset = opset.map_or(0, |set| set.version);
     if opset < 11 {
-        return Err(Error::Model(
-            "a graph of opset 11 or newer can be quantized; export it again".into(),
+        return Err(Error::model(
+            "a graph of opset 11 or newer can be quantized; export it again",
         ));
     }
     let graph = model
         .graph
         .as_mut()
-        .ok_or_else(|| Error::Model("the model holds no graph".into()))?;
+        .ok_or_else(|| Error::model("the model holds no graph"))?;
     let weights: HashMap<String, Weight> =
         graph.initializer.iter().filter_map(Weight::of).collect();
     let mut wanted: HashMap<String, Use> = HashMap::new();
@@ -65,8 +65,8 @@ pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
     }
     wanted.retain(|name, _| !kept.contains(name));
     if wanted.is_empty() {
-        return Err(Error::Model(
-            "the graph has no float weights of matrix products; is it quantized already?".into(),
+        return Err(Error::model(
+            "the graph has no float weights of matrix products; is it quantized already?",
         ));
     }
     rewrite(graph, &weights, &wanted, opset);
@@ -389,7 +389,7 @@ mod tests {
         assert!(quantize_graph(b"hello").is_err());
         let small = write_token_vectors(&[1.0; 64], 8, Precision::F32).unwrap();
         assert!(
-            matches!(quantize_graph(&small), Err(Error::Model(what)) if what.contains("quantized already"))
+            matches!(quantize_graph(&small), Err(Error::Model(what)) if what.to_string().contains("quantized already"))
         );
     }
 

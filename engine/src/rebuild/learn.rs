@@ -23,6 +23,7 @@ pub const AUTO_QUANTIZE_ROWS: u64 = 65_536;
 
 /// Options of [`learn`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct LearnOptions {
     /// Learn a rotation too (OPQ instead of PQ).
     pub rotate: bool,
@@ -43,6 +44,12 @@ impl Default for LearnOptions {
 }
 
 impl LearnOptions {
+    setters!(
+        rotate: bool,
+        pq: TrainPq,
+        memory_limit: usize,
+    );
+
     /// Returns the default options for vectors of `dim` values: eight codes per row, or the next smaller
     /// number that divides `dim`.
     pub fn automatic(dim: usize) -> Self {
