@@ -175,7 +175,6 @@ pub use model::Model;
 pub use model::bundle::{Bundle, BundleWriter};
 pub use model::registry::{EXACT, ModelInfo};
 pub use model::scorer::Scorer;
-pub use model::serving::Serving;
 pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options, ReadOptions};
 pub use query::explain::{Explanation, Stage};
@@ -184,7 +183,7 @@ pub use rebuild::learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use rebuild::{AUTO_QUANTIZE_RECALL, AutoQuantized, RebuildOptions, Rebuilt, Trial, rebuild};
 pub use row::{
     Filter, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row,
-    RowBatch, RowsKind, Search, Value, ValueRef,
+    RowBatch, RowsKind, Search, Serving, Value, ValueRef,
 };
 pub use snapshot::{RowCursor, RowView, Snapshot};
 pub use stored::{Precision, Stored, StoredRef};

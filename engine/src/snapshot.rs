@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::ids::{Generation, RowId, Seq};
 use crate::kernel::Kernel;
 use crate::model::Model;
-use crate::model::serving::Serving;
+use crate::row::Serving;
 use crate::row::{Row, Value, ValueRef};
 use crate::scan::Scanner;
 use crate::segment::KeyHash;

@@ -227,8 +227,9 @@ fn what_is_no_database_is_said_whatever_the_command() {
     }
     for db in ["empty", "photos"] {
         for message in on_a_database(dir.path(), db) {
-            let wanted =
-                format!("mopqdb: {db}: not a mopqdb database; `mopqdb create` makes one\n");
+            let wanted = format!(
+                "mopqdb: {db}: not a mopqdb database\n        `mopqdb create DB` makes one\n"
+            );
             assert_eq!(message, wanted);
         }
     }

@@ -356,7 +356,7 @@ fn a_bundle_with_another_encoder_is_added_and_switched_to_and_back() {
     // What does not fit is refused with what to do.
     run(dir, &["create", "v.db", "--encoder", "none", "--dim", "4"]).ok();
     let refused = run(dir, &["models", "add", "v.db", "int8"]).failed(1);
-    assert!(refused.contains("mopqdb create --encoder"), "{refused}");
+    assert!(refused.contains("create a database of texts"), "{refused}");
     let absent = run(dir, &["models", "add", "x.db", "nowhere"]).failed(1);
     assert!(absent.contains("nowhere is not a bundle"), "{absent}");
     let graph = std::fs::read_dir(dir.join("int8"))

@@ -167,11 +167,13 @@ impl Files for Disk {
 /// Sees that a name is that of a file: not of a link, which may lead anywhere, nor of a pipe, which may never end.
 pub fn plain(path: &Path) -> io::Result<fs::Metadata> {
     let found = fs::symlink_metadata(path)?;
+    if found.is_symlink() {
+        let what = "it is a symbolic link, and links are not followed";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     if !found.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is no plain file; links and the like are not followed",
-        ));
+        let what = "it is not a plain file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     Ok(found)
 }

@@ -2,7 +2,7 @@
 
 use super::{EvalOptions, Evaluator, Questions};
 use crate::error::{Error, Result};
-use crate::model::serving::Serving;
+use crate::row::Serving;
 use crate::row::{MAX_CANDIDATES, Query, QueryOptions, Search, Value};
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;

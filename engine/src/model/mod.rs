@@ -7,7 +7,6 @@ pub mod bundle;
 pub mod encoder;
 pub(crate) mod registry;
 pub(crate) mod scorer;
-pub(crate) mod serving;
 pub(crate) mod shared;
 
 use crate::error::{Error, Result};
@@ -16,8 +15,8 @@ use crate::metric::Metric;
 use crate::model::bundle::Bundle;
 use crate::model::encoder::{Encoder, EncoderOptions, PluggedEncoder};
 use crate::model::scorer::Scorer;
-use crate::model::serving::Serving;
 use crate::quantizer::{CodeShape, Quantizer};
+use crate::row::Serving;
 use crate::row::{Given, Row, RowsKind};
 use crate::stored::{Precision, Stored};
 use crate::threads;

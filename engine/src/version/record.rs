@@ -3,8 +3,8 @@
 use crate::ids::{DatabaseId, EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
 use crate::model::Model;
-use crate::model::serving::Serving;
 use crate::row::RowsKind;
+use crate::row::Serving;
 use crate::segment::SegmentRecord;
 use crate::stored::Precision;
 use serde::{Deserialize, Serialize};

@@ -345,7 +345,7 @@ fn rows_that_were_put_aside_are_restored() {
         // It is no part of the version: a plain repair and an open keep it, and say so.
         let kept = repair(&path, &accept).unwrap();
         assert!(
-            kept.done.iter().any(|line| line.contains("--restore")),
+            kept.done.iter().any(|line| line.contains("`restore`")),
             "{kept:?}"
         );
         let back = repair(&path, &accept.clone().restore(true)).unwrap();
