@@ -141,6 +141,8 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
         corpus: &set.corpus,
         queries: &set.queries,
         pairs: &set.pairs,
+        logged: &[],
+        held_out: &[],
         validation: &set.validation,
         texts: None,
     };

@@ -6,12 +6,12 @@ use anyhow::Result;
 use mopqdb::eval::{EvalOptions, Keys, VectorQuestions};
 use mopqdb::quantizer::Quantizer;
 use serde_json::json;
-use tch::Tensor;
 
 use super::start;
 use super::worker::{Worker, ask, fingerprint};
 use super::{Lessons, Trained, Trainer, copies};
 use crate::config::TrainConfig;
+use crate::data::Vectors;
 use crate::export;
 use crate::model::Model;
 use crate::model::bert::{PREFIX, write_weights};
@@ -117,8 +117,8 @@ impl<'a> Trainer<'a> {
         match &model.codebook {
             Some(codebook) => export::quantizer(&model.head, codebook, config.method, metric),
             None => {
-                let keys = seen.keys_tensor();
-                let (head, trained) = start::quantize_after(&model.head, &keys, config)?;
+                let keys = seen.vectors();
+                let (head, trained) = start::quantize_after(&model.head, keys, config)?;
                 export::with_codebook(&head, &trained, metric)
             }
         }
@@ -210,7 +210,10 @@ impl Seen<'_> {
         }
     }
 
-    pub(super) fn keys_tensor(&self) -> Tensor {
-        Tensor::from_slice(self.keys()).view([-1, self.hidden() as i64])
+    pub(super) fn vectors(&self) -> Vectors<'_> {
+        Vectors {
+            values: self.keys(),
+            hidden: self.hidden(),
+        }
     }
 }

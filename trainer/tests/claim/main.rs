@@ -101,6 +101,8 @@ fn train(world: &World, config: &TrainConfig) -> Found {
         corpus: &world.corpus,
         queries: &world.queries,
         pairs: &world.pairs,
+        logged: &[],
+        held_out: &[],
         validation: &world.validation,
         texts: None,
     };
