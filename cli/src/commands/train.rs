@@ -8,30 +8,37 @@ use crate::settings::Settings;
 use crate::stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use mopqdb::LearnOptions;
 use mopqdb::quantizer::TrainPq;
+use mopqdb::{LearnOptions, Metric, Reader};
 use quantize::Trained;
 use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-/// Learn a new model from pairs of query and key, over the rows of a database
+/// Learn a new model over the rows of a database
 ///
 /// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
+///
+/// Without flags it learns from the rows alone (--method distill): codes whose scores are those of the stored vectors. Rows are
+/// all it needs, texts or vectors. --query-log adds real queries without answers: codes are then learned for what is
+/// really asked. --pairs adds answers, which teach most: the method is then mopq. Databases of metric l2 get --method opq.
 ///
 /// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). A pair whose key
 /// is not in the database is an error; with --skip-missing such lines are left out and counted, as in `mopqdb eval`.
 ///
-/// The methods pq and opq learn from the rows alone, without pairs, and run here; the others run `mopqdb-train`, found
-/// beside this program or on PATH, which takes more flags than are listed here: give them after `--`. A run of theirs that
-/// was interrupted goes on from its last whole epoch when the same command is given again, and one that was done prints
-/// its model again; --fresh starts over.
+/// The methods pq and opq learn from the rows alone, by reconstruction, and run here; the others run `mopqdb-train`, found
+/// beside this program or on PATH, which takes more flags than are listed here: give them after `--`. Where it is not
+/// installed, `mopqdb train DB` learns by opq and says so. A run of theirs that was interrupted goes on from its last
+/// whole epoch when the same command is given again, and one that was done prints its model again; --fresh starts over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  mopqdb train my.db --pairs train.tsv --valid valid.tsv
+  mopqdb train my.db                                         # from the rows alone
+  mopqdb train my.db --query-log searches.txt                # and what people have asked
+  mopqdb train my.db --pairs train.tsv --valid valid.tsv     # and what answers it
   mopqdb train my.db --pairs train.tsv --devices cpu:4 --sampling dcs --epochs 20
   mopqdb train my.db --pairs clicks.tsv --skip-missing       # some rows were deleted since
-  mopqdb train my.db --method opq                            # from the rows alone
+  mopqdb train my.db --method opq                            # without mopqdb-train
   mopqdb train my.db --pairs train.tsv -- --patience 5       # a flag of mopqdb-train's own")]
 pub struct Train {
     /// The database
@@ -40,7 +47,11 @@ pub struct Train {
     /// Training pairs
     #[arg(long, value_name = "TRAIN.tsv")]
     pairs: Option<PathBuf>,
-    /// Validation pairs; without them some of the training queries are set aside
+    /// Queries without answers: a text per line, or vectors (.npy, .fvecs, .fbin)
+    #[arg(long, value_name = "LOG.txt")]
+    query_log: Option<PathBuf>,
+    /// Validation pairs; without them some of the training queries are set aside. Without pairs what is measured is how
+    /// many of the exact first ten rows are found
     #[arg(long, value_name = "VALID.tsv")]
     valid: Option<PathBuf>,
     #[command(flatten)]
@@ -57,19 +68,19 @@ pub struct Train {
     /// How a codeword is chosen: l2, cosine, product or bilinear
     #[arg(long)]
     select: Option<String>,
-    /// Codes a row (bytes, at 256 codewords); 8 unless said
+    /// Codes per row (bytes, at 256 codewords); 8 unless said
     #[arg(long, value_name = "M")]
     subspaces: Option<usize>,
-    /// Codewords a subspace; 256 unless said
+    /// Codewords per subspace; 256 unless said
     #[arg(long, value_name = "L")]
     codewords: Option<usize>,
-    /// Width of the learned embedding; 128 unless said (pq and opq keep the vectors' own)
+    /// Width of the learned embedding; 128 unless said, less for narrower vectors (pq and opq keep the vectors' own)
     #[arg(long, value_name = "N")]
     dim: Option<usize>,
     /// Epochs; for pq and opq the rounds of k-means
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
-    /// Pairs a device and step
+    /// Pairs per device and step, or queries of distill
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
     /// Learning rate of head and codebooks
@@ -92,10 +103,16 @@ pub struct Train {
     more: Vec<String>,
 }
 
+/// Said where `mopqdb train DB` has to do without the trainer. The figure is that of docs/learning.md.
+const WITHOUT_TRAINER: &str = "mopqdb-train is not installed, so the method is opq; codes learned by mopqdb-train from the same rows find some \
+     1.2 times as many right rows (`make setup`, then `cargo build --package mopqdb-trainer`)";
+
 /// How a model is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Method {
-    /// The contrast of queries with quantized keys (the default)
+    /// The scores of the stored vectors, without pairs (the default without --pairs)
+    Distill,
+    /// The contrast of queries with quantized keys (the default with --pairs)
     Mopq,
     /// Contrast of queries and keys, and the reconstruction error
     Dqn,
@@ -114,6 +131,7 @@ enum Method {
 impl Method {
     fn name(self) -> &'static str {
         match self {
+            Self::Distill => "distill",
             Self::Mopq => "mopq",
             Self::Dqn => "dqn",
             Self::Dvsq => "dvsq",
@@ -131,37 +149,85 @@ impl Train {
         match self.method {
             Some(method @ (Method::Pq | Method::Opq)) => {
                 self.only_for_pairs(method)?;
-                stop::listen();
-                // Training pairs are not trained on here; they can still tell how well it does.
-                let pairs = self.valid.as_deref().or(self.pairs.as_deref());
-                if let Some(given) = &self.pairs {
-                    let use_of_pairs = match self.valid {
-                        Some(_) => "is not read",
-                        None => "only measures it",
-                    };
-                    say(format!(
-                        "{} learns from the rows alone: {} {use_of_pairs} (`mopqdb-train --method {0}` learns a head from pairs first)",
-                        method.name(),
-                        given.display()
-                    ));
-                }
-                let valid = pairs.map(|path| (path, &self.columns));
-                let options = self.learn_options(method);
-                tell(
-                    &quantize::train(&self.db, options, valid, settings)?,
-                    settings,
-                )
+                self.quantize(method, self.learn_options(method), settings)
             }
-            _ if self.pairs.is_none() => Err(usage(
-                "learning from pairs needs --pairs TRAIN.tsv; without pairs there is --method opq",
-            )),
+            None if self.pairs.is_none() && self.query_log.is_none() => self.rows_alone(settings),
+            Some(method) if method != Method::Distill && self.pairs.is_none() => {
+                Err(usage(format!(
+                    "--method {} learns from pairs: give --pairs TRAIN.tsv; --method distill and --method opq need none",
+                    method.name()
+                )))
+            }
             method => trainer::run(&self, method, settings),
         }
+    }
+
+    /// Nobody has said how: by distillation where the trainer is, otherwise by opq, which is also what there is for l2.
+    fn rows_alone(&self, settings: &Settings) -> Result<()> {
+        let (metric, dim) = {
+            let model = Arc::clone(
+                Reader::open(&self.db, settings.options())?
+                    .snapshot()
+                    .model(),
+            );
+            (model.metric(), model.dim())
+        };
+        let options = || -> Result<LearnOptions> {
+            self.only_for_pairs(Method::Opq)?;
+            if self.epochs.is_some() {
+                return Err(usage(
+                    "--epochs means another number to each method: say --method",
+                ));
+            }
+            let mut options = self.learn_options(Method::Opq);
+            if self.subspaces.is_none() {
+                options.pq.subspaces = LearnOptions::automatic(dim).pq.subspaces;
+            }
+            Ok(options)
+        };
+        if metric == Metric::L2 {
+            let options = options()?;
+            say("the metric is l2, for which the method is opq");
+            return self.quantize(Method::Opq, options, settings);
+        }
+        match (trainer::find(), options()) {
+            (Ok(_), _) => trainer::run(self, None, settings),
+            (Err(_), Ok(options)) => {
+                say(WITHOUT_TRAINER);
+                self.quantize(Method::Opq, options, settings)
+            }
+            // What was asked for beyond opq is not to be had: the error says how to get the trainer.
+            (Err(missing), Err(_)) => Err(missing),
+        }
+    }
+
+    /// Trains by the engine, from the rows alone.
+    fn quantize(&self, method: Method, options: LearnOptions, settings: &Settings) -> Result<()> {
+        stop::listen();
+        // Training pairs are not trained on here; they can still tell how well it does.
+        let pairs = self.valid.as_deref().or(self.pairs.as_deref());
+        if let Some(given) = &self.pairs {
+            let use_of_pairs = match self.valid {
+                Some(_) => "is not read",
+                None => "only measures it",
+            };
+            say(format!(
+                "{} learns from the rows alone: {} {use_of_pairs} (`mopqdb-train --method {0}` learns a head from pairs first)",
+                method.name(),
+                given.display()
+            ));
+        }
+        let valid = pairs.map(|path| (path, &self.columns));
+        tell(
+            &quantize::train(&self.db, options, valid, settings)?,
+            settings,
+        )
     }
 
     /// Flags that mean nothing to k-means are refused rather than ignored.
     fn only_for_pairs(&self, method: Method) -> Result<()> {
         let given = [
+            ("--query-log", self.query_log.is_some()),
             ("--sampling", self.sampling.is_some()),
             ("--devices", self.devices.is_some()),
             ("--select", self.select.is_some()),
