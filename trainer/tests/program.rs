@@ -735,7 +735,7 @@ fn what_cannot_be_distilled_is_refused_in_words_and_leaves_nothing() {
     let labelled = [&INPUTS[..], &["--method", "mopq", "--query-log", "q.npy"]].concat();
     let found = words(&place, &labelled);
     assert!(
-        found.contains("--query-log has a meaning with distill only"),
+        found.contains("--query-log has a meaning with --method distill"),
         "{found}"
     );
 }

@@ -20,8 +20,10 @@ use std::sync::Arc;
 /// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
 ///
 /// Without flags it learns from the rows alone (--method distill): codes whose scores are those of the stored vectors. Rows are
-/// all it needs, texts or vectors. --query-log adds real queries without answers: codes are then learned for what is
-/// really asked. --pairs adds answers, which teach most: the method is then mopq. Databases of metric l2 get --method opq.
+/// all it needs, texts or vectors. --query-log adds real queries without answers, which teach a little more. --pairs adds
+/// answers, which teach most: the method is then mopq (--method distill takes pairs and a log together, and finds slightly less).
+/// On 31,549 texts 8 bytes per row found .48 of the right rows among ten by opq, .63 by distill, .66 with a log, .72 by mopq.
+/// Databases of metric l2 get --method opq.
 ///
 /// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). A pair whose key
 /// is not in the database is an error; with --skip-missing such lines are left out and counted, as in `mopqdb eval`.

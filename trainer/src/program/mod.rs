@@ -18,11 +18,12 @@ pub use run::{Busy, EpochRecord, Run};
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use mopqdb::eval::VectorQuestions;
-use mopqdb::{Bundle, BundleWriter, Metric, Options, Reader, RowsKind};
+use mopqdb::{Bundle, BundleWriter, Metric, Model, Options, Reader, RowsKind};
 use mopqdb_formats::vectors::VectorFormat;
 use serde_json::json;
 use xxhash_rust::xxh3::Xxh3;
@@ -136,7 +137,8 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
 /// The rows of the database and the model they are stored under.
 struct Rows {
     corpus: Corpus,
-    reader: Reader,
+    /// The reader is gone, and with it its hold on the database's files.
+    model: Arc<Model>,
     bundle: Option<Bundle>,
     /// The `Seq` of the newest row: rows after it were not trained on, and `mopqdb stats` compares them with those before.
     through_seq: u64,
@@ -151,7 +153,7 @@ impl Rows {
         };
         let reader = Reader::open(&flags.db, options)?;
         let snapshot = reader.snapshot();
-        let model = snapshot.model();
+        let model = Arc::clone(snapshot.model());
         ensure!(
             model.metric() != Metric::L2,
             "{}: the metric is l2, for which only pq and opq learn: `mopqdb train DB --method opq`, without pairs",
@@ -169,10 +171,10 @@ impl Rows {
         let bundle = model.bundle().cloned();
         Ok(Self {
             corpus,
-            reader,
             bundle,
             through_seq,
             has_texts: model.kind() == RowsKind::Text,
+            model,
         })
     }
 
@@ -265,7 +267,7 @@ impl Rows {
     /// A file of vectors, as the database takes them.
     fn vectors(&self, path: &Path) -> Result<Vec<Vec<f32>>> {
         let (dim, values) = mopqdb_formats::vectors::read_all(path)?;
-        let model = self.reader.model();
+        let model = &self.model;
         let rows = values.chunks_exact(dim.max(1)).enumerate();
         rows.map(|(row, vector)| {
             Ok(model.check_vector(vector, || format!("{}: row {row}", path.display()))?)
@@ -274,7 +276,7 @@ impl Rows {
     }
 
     fn encoder_name(&self) -> String {
-        self.reader.model().encoder_id().to_string()
+        self.model.encoder_id().to_string()
     }
 }
 
@@ -316,7 +318,7 @@ impl Asked {
             &flags.db.join("runs").join("embeddings"),
             rows.encoder_name(),
         );
-        let model = rows.reader.model();
+        let model = &rows.model;
         let mut of_texts = |texts: &[String]| {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             if texts.is_empty() {
