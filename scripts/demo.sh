@@ -48,7 +48,7 @@ train --pairs demo.data/train.tsv --valid demo.data/valid.tsv --key-ids
 run rebuild demo.db --model "$model"
 lap "MoPQ: training and rebuilding"
 
-say "Searching again, in 8 bytes a row"
+say "Searching again, in 8 bytes per row"
 run query demo.db "$question" -k 3
 lap "querying"
 

@@ -2,19 +2,17 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mopqdb::Metric;
-use mopqdb::kernel::Kernel;
 use mopqdb::quantizer::{Quantizer, TrainPq, train_opq, train_pq};
+use mopqdb::testing::kernel::Kernel;
 use mopqdb_benches::data::Stream;
 
 const DIM: usize = 128;
 
 fn options(subspaces: usize, iterations: usize) -> TrainPq {
-    TrainPq {
-        subspaces,
-        iterations,
-        threads: 1,
-        ..TrainPq::default()
-    }
+    TrainPq::default()
+        .subspaces(subspaces)
+        .iterations(iterations)
+        .threads(1)
 }
 
 fn encode(c: &mut Criterion) {

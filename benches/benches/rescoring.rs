@@ -20,12 +20,7 @@ fn main() {
         std::env::var("MOPQDB_BENCH_ROWS").map_or(1_000_000, |n| n.parse().expect("a number"));
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut stream = Stream::clustered(7, DIM);
-    let options = TrainPq {
-        subspaces: 8,
-        codewords: 256,
-        iterations: 5,
-        ..TrainPq::default()
-    };
+    let options = TrainPq::default().subspaces(8).codewords(256).iterations(5);
     let trained = train_pq(&stream.take(10_000), DIM, Metric::Cosine, &options).expect("trained");
     let bundle = BundleWriter::new(dir.path().join("bundle"))
         .metric(Metric::Cosine)
@@ -62,10 +57,7 @@ fn main() {
 }
 
 fn reader(path: &Path) -> Reader {
-    let options = Options {
-        threads: 1,
-        ..Options::default()
-    };
+    let options = Options::default().threads(1);
     Reader::open(path, options).expect("opened")
 }
 

@@ -4,9 +4,9 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mopqdb::Metric;
 use mopqdb::StoredRef;
-use mopqdb::kernel::Kernel;
 use mopqdb::quantizer::{TrainPq, train_pq};
-use mopqdb::scan::{Scanner, VectorSource};
+use mopqdb::testing::kernel::Kernel;
+use mopqdb::testing::scan::{Scanner, VectorSource};
 use mopqdb_benches::data::{Blocks, Stream, check, plain_top};
 use std::ops::Range;
 
@@ -19,12 +19,10 @@ fn codes(c: &mut Criterion) {
         ("clustered", Stream::clustered(2, DIM)),
     ] {
         for (subspaces, codewords) in [(8, 256), (16, 256), (16, 16)] {
-            let options = TrainPq {
-                subspaces,
-                codewords,
-                iterations: 8,
-                ..TrainPq::default()
-            };
+            let options = TrainPq::default()
+                .subspaces(subspaces)
+                .codewords(codewords)
+                .iterations(8);
             let quantizer = train_pq(&stream.take(10_000), DIM, Metric::Ip, &options)
                 .expect("trains")
                 .quantizer;

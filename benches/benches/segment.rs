@@ -1,8 +1,8 @@
 //! How fast the files of a segment are written, opened and looked up. Rows are checked before anything is timed.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use mopqdb::disk::files::{Disk, Files};
-use mopqdb::segment::{FileName, RowsFile, RowsMeta, RowsSummary, RowsWriter, VectorKind};
+use mopqdb::testing::disk::{Disk, Files};
+use mopqdb::testing::segment::{FileName, RowsFile, RowsMeta, RowsSummary, RowsWriter, VectorKind};
 use mopqdb::{Generation, Metric, Precision, RowId, SegmentId, Seq, StoredRef, ValueRef};
 use std::hint::black_box;
 use std::num::NonZeroU32;

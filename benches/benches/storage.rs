@@ -70,12 +70,7 @@ fn vector(n: usize) -> Vec<f32> {
 
 fn codebooks(dir: &Path) -> std::path::PathBuf {
     let sample: Vec<f32> = (0..10_000).flat_map(vector).collect();
-    let options = TrainPq {
-        subspaces: 8,
-        codewords: 256,
-        iterations: 5,
-        ..TrainPq::default()
-    };
+    let options = TrainPq::default().subspaces(8).codewords(256).iterations(5);
     let trained = train_pq(&sample, DIM, Metric::Ip, &options).expect("trained");
     let writer = BundleWriter::new(dir)
         .metric(Metric::Ip)
@@ -143,13 +138,7 @@ fn rebuilding(path: &Path, rows: usize) {
         );
         assert!(output.status.success());
     }
-    let verified = mopqdb::verify(
-        path,
-        &mopqdb::VerifyOptions {
-            deep: true,
-            ..Default::default()
-        },
-    );
+    let verified = mopqdb::verify(path, &mopqdb::VerifyOptions::default().deep(true));
     assert!(
         verified.expect("verified").problems.is_empty(),
         "codes are those of the rows"
@@ -160,10 +149,7 @@ fn rebuild_once(arguments: &[String]) {
     let limit: usize = arguments[1].parse().expect("a number");
     let before = peak_memory();
     let started = Instant::now();
-    let options = RebuildOptions {
-        memory_limit: limit << 20,
-        ..RebuildOptions::default()
-    };
+    let options = RebuildOptions::default().memory_limit(limit << 20);
     let rebuilt = rebuild(&arguments[0], &options).expect("rebuilt");
     let seconds = started.elapsed().as_secs_f64();
     println!(
@@ -176,11 +162,9 @@ fn rebuild_once(arguments: &[String]) {
 
 fn rebuild_on_and_on(path: &Path) -> ! {
     for n in 0.. {
-        let options = RebuildOptions {
-            model: Some(another_model(path, n)),
-            threads: 1,
-            ..RebuildOptions::default()
-        };
+        let options = RebuildOptions::default()
+            .model(Some(another_model(path, n)))
+            .threads(1);
         rebuild(path, &options).expect("rebuilt");
         mopqdb::prune(path, &mopqdb::PruneOptions::default()).expect("pruned");
     }
@@ -189,10 +173,7 @@ fn rebuild_on_and_on(path: &Path) -> ! {
 
 /// p99 of a closed-loop reader beside a process that burns a core, and beside one that rebuilds with one thread.
 fn latency_beside_a_rebuild(path: &Path) {
-    let options = Options {
-        threads: 1,
-        ..Options::default()
-    };
+    let options = Options::default().threads(1);
     let reader = Reader::open(path, options).expect("opened");
     let beside = |arguments: &[&str]| {
         let mut other = child(arguments).spawn().expect("ran");
@@ -215,11 +196,7 @@ fn compacting(rows: usize) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("compact.db");
         let bundle = codebooks(&dir.path().join("bundle"));
-        let options = Options {
-            seal_rows: rows / 32,
-            auto_compact: false,
-            ..Options::default()
-        };
+        let options = Options::default().seal_rows(rows / 32).auto_compact(false);
         let db = Database::create(&path, &CreateOptions::bundle(&bundle), options);
         let db = db.expect("created");
         for start in (0..rows).step_by(8192) {
@@ -246,11 +223,9 @@ fn compacting(rows: usize) {
 
 fn compact_once(arguments: &[String]) {
     let limit: usize = arguments[1].parse().expect("a number");
-    let options = Options {
-        memory_limit: limit << 20,
-        auto_compact: false,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .memory_limit(limit << 20)
+        .auto_compact(false);
     let db = Database::open(&arguments[0], options).expect("opened");
     let (rows, segments) = (db.snapshot().rows(), db.stats().expect("stats").segments);
     let before = peak_memory();
@@ -377,10 +352,7 @@ fn burn() -> ! {
 
 /// p99 of a closed-loop reader beside a process that burns a core, and beside a writer at 2,000 rows a second.
 fn latency(path: &Path) {
-    let options = Options {
-        threads: 1,
-        ..Options::default()
-    };
+    let options = Options::default().threads(1);
     let db = Database::open(path, options).expect("opened");
     let mut burner = child(&["--burn"]).spawn().expect("ran");
     let beside_burner = closed_loop(|query| db.query(query, 10).expect("answered").len());

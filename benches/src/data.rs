@@ -1,7 +1,7 @@
 //! Seeded vectors, and codes as a source to scan.
 
 use mopqdb::quantizer::{CodeShape, LookupTable};
-use mopqdb::scan::{BlockSource, Found};
+use mopqdb::testing::scan::{BlockSource, Found};
 use std::ops::Range;
 
 /// Vectors without end, the same for the same seed.

@@ -32,7 +32,7 @@ impl Machine {
             memory: field(&meminfo, "MemTotal")
                 .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok())
                 .map_or(0.0, |kb| kb / 1e6),
-            kernel: mopqdb::kernel::Kernel::detect()
+            kernel: mopqdb::testing::kernel::Kernel::detect()
                 .map_or_else(|_| "?".into(), |kernel| kernel.name().to_string()),
             version: env!("CARGO_PKG_VERSION").into(),
         }

@@ -1,4 +1,4 @@
-//! Exit codes, and errors in words: what happened, then what to do next.
+//! Exit codes and error messages: what happened, and what to do next.
 
 use crate::out::say;
 use mopqdb::Error;
@@ -13,20 +13,20 @@ pub const USAGE: u8 = 2;
 pub const CORRUPT: u8 = 3;
 /// Another process holds the lock.
 pub const LOCKED: u8 = 4;
-/// A part that is installed apart is missing.
+/// A separately installed component is missing.
 pub const MISSING: u8 = 5;
 
-/// A wrong command line that only we could see.
+/// A command line error that clap does not detect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// A wrong command line, as an error.
+/// Returns a usage error.
 pub fn usage(what: impl Into<String>) -> anyhow::Error {
     Usage(what.into()).into()
 }
 
-/// The database is damaged: all was said on stdout already.
+/// The database is damaged; the details are on stdout.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", counted(*.0, "problem was found", "problems were found"))]
 pub struct Damaged(pub usize);
@@ -36,12 +36,12 @@ pub struct Damaged(pub usize);
 #[error("{}", counted(*.0, "problem was left as it is", "problems were left as they are"))]
 pub struct Unrepaired(pub usize);
 
-/// Something could not be read, and the command went on without it. All was said on stdout already.
+/// Something could not be read, and the command went on without it. The details are on stdout.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", counted(*.0, "part could not be read and is left out", "parts could not be read and are left out"))]
 pub struct Lost(pub usize);
 
-/// Another program did not end well; it has said why.
+/// Another program failed and has reported why.
 #[derive(Debug, thiserror::Error)]
 #[error("it ended with {0}")]
 pub struct Child(pub u8);
@@ -53,7 +53,8 @@ fn counted(n: usize, one: &str, many: &str) -> String {
 
 /// Prints an error with its advice; gives the exit code of its kind.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    // Whoever read our output has had enough (`mopqdb query ... | head`): that is no failure.
+    // The reader of our output has closed the pipe (`mopqdb query ... | head`); that is not a
+    // failure.
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
@@ -67,7 +68,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// The chain of causes, each said once: errors of the engine and of the formats tell their cause themselves.
+/// Returns the chain of causes, each once: errors of the engine and of the formats include their cause.
 pub(crate) fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain() {
@@ -86,7 +87,7 @@ fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// The exit code of an error.
+/// Returns the exit code of an error.
 pub fn code(error: &anyhow::Error) -> u8 {
     if error.downcast_ref::<Usage>().is_some() {
         return USAGE;
@@ -103,7 +104,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// What to do next, where the error itself does not say.
+/// Returns what to do next, unless the error says it.
 fn advice(error: &anyhow::Error) -> Option<&'static str> {
     if error.downcast_ref::<Usage>().is_some() {
         return Some("`mopqdb COMMAND --help` shows what it takes");
@@ -126,6 +127,15 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
         Error::OutcomeUnknown(_) => {
             Some("run the same command again: rows that are there already are not inserted twice")
         }
+        Error::NoModel { .. } => {
+            Some("`mopqdb models DB` lists the models it has, `mopqdb train DB` makes one")
+        }
+        Error::Incompatible { what, .. } if what == "not a mopqdb database" => {
+            Some("`mopqdb create DB` makes one")
+        }
+        Error::Missing { remedy, .. } if !remedy.contains('`') => {
+            Some("`mopqdb setup` installs the encoder library and the default encoder")
+        }
         Error::NotFound { .. } => {
             Some("`mopqdb create DB` makes one, `mopqdb insert DB FILE` makes and fills one")
         }
@@ -137,7 +147,7 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
     }
 }
 
-/// What to do where the operating system refused.
+/// Returns what to do about an error of the operating system.
 fn refused(source: &std::io::Error) -> Option<&'static str> {
     match source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(

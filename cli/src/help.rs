@@ -1,6 +1,6 @@
 //! The longer texts of `--help`: examples, and what scripts may rely on.
 
-/// Below the list of commands.
+/// The text below the list of commands.
 pub const TOP: &str = "\
 Start:
   mopqdb insert my.db articles.jsonl          # makes my.db and fills it
@@ -22,7 +22,7 @@ fn page(command: &clap::Command, name: &str) -> String {
     format!("# {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end())
 }
 
-/// The pages of `docs/cli`, by file name: one a command, and a list of them.
+/// Returns the pages of `docs/cli` by file name: one per command, and the index.
 pub fn pages() -> Vec<(String, String)> {
     let mut top = crate::command();
     top.build();

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// The line of a key, without its end.
+/// Returns the line of a key, without its end.
 pub fn line(key: &str) -> Cow<'_, str> {
     match key.starts_with('"') || key.contains(['\n', '\r']) {
         true => serde_json::Value::from(key).to_string().into(),
@@ -24,7 +24,7 @@ fn key(line: &str) -> String {
     let quoted = line.starts_with('"').then(|| serde_json::from_str(line));
     match quoted {
         Some(Ok(key)) => key,
-        // It begins with a quote and is no JSON: a key of somebody who wrote it as it is.
+        // It begins with a quote but is not JSON: a key that was written literally.
         _ => line.to_owned(),
     }
 }

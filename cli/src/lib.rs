@@ -30,13 +30,14 @@ struct Cli {
     command: Command,
 }
 
-/// The command line, for completions and pages.
+/// Returns the command line, for completions and pages.
 pub fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }
 
-/// Help and version are no errors: clap prints them on stdout and gives 0 for them. What it quotes of the command line may
-/// come from a file (`mopqdb get my.db $(cat keys)`), and is printed plain if a terminal would act on it.
+/// Prints a clap error. Help and version are not errors: clap prints them on stdout with exit code 0. What it quotes of
+/// the command line may come from a file (`mopqdb get my.db $(cat keys)`), and is printed plain if a terminal would act
+/// on it.
 fn print_usage(error: &clap::Error) {
     let plain = error.to_string();
     if plain.contains(|c| c != '\n' && visible::acts(c)) {
@@ -48,7 +49,7 @@ fn print_usage(error: &clap::Error) {
     }
 }
 
-/// Parses, runs, and tells the outcome by the exit code.
+/// Parses the command line, runs the command and returns its exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

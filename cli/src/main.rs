@@ -1,4 +1,4 @@
-//! The `mopqdb` program; all of it is in the library beside it.
+//! The `mopqdb` program. Its code is in the library of this crate.
 
 fn main() -> std::process::ExitCode {
     mopqdb_cli::main()

@@ -27,7 +27,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// As the settings and the terminal ask.
+    /// Creates the output for the settings and the terminal.
     pub fn new(settings: &Settings) -> Self {
         let stdout = std::io::stdout();
         let width = stdout.is_terminal().then(|| {
@@ -41,17 +41,17 @@ impl Out {
         }
     }
 
-    /// Whether JSON was asked for.
+    /// Returns `true` if JSON was requested.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether a person reads it.
+    /// Returns `true` if stdout is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.width.is_some()
     }
 
-    /// A line, whatever is in it.
+    /// Prints one line.
     pub fn line(&mut self, line: impl AsRef<str>) -> Result<()> {
         let line = line.as_ref();
         let line = match self.is_terminal() {
@@ -64,7 +64,7 @@ impl Out {
         Ok(writeln!(self.stdout, "{line}")?)
     }
 
-    /// An object on a line of its own.
+    /// Prints an object on one line.
     pub fn object(&mut self, object: &impl Serialize) -> Result<()> {
         json::write(&mut self.stdout, object)?;
         Ok(writeln!(self.stdout)?)
@@ -80,7 +80,7 @@ impl Out {
         Ok(())
     }
 
-    /// Everything so far is out.
+    /// Flushes the output.
     pub fn flush(&mut self) -> Result<()> {
         Ok(self.stdout.flush()?)
     }
@@ -111,7 +111,7 @@ impl Table {
         }
     }
 
-    /// A row.
+    /// Adds a row.
     pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.headers.len(), "a cell a column");
         self.rows.push(cells);
@@ -176,7 +176,7 @@ impl Table {
     }
 }
 
-/// A field of a tab-separated line: tabs, line ends and backslashes are written as in C.
+/// Escapes a field of a tab-separated line: tabs, line ends and backslashes are written as in C.
 pub fn escape(field: &str) -> String {
     if !field.contains(['\t', '\n', '\r', '\\']) {
         return field.to_owned();
@@ -188,12 +188,12 @@ pub fn escape(field: &str) -> String {
         .replace('\r', "\\r")
 }
 
-/// 1234567 as 1,234,567.
+/// Formats 1234567 as 1,234,567.
 pub fn count(n: u64) -> String {
     indicatif::HumanCount(n).to_string()
 }
 
-/// 1 row, 2 rows.
+/// Formats a count with its noun: 1 row, 2 rows.
 pub fn plural(n: u64, what: &str) -> String {
     match n {
         1 => format!("1 {what}"),
@@ -201,7 +201,7 @@ pub fn plural(n: u64, what: &str) -> String {
     }
 }
 
-/// Bytes as a person says them.
+/// Formats a size in bytes with a unit.
 pub fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }

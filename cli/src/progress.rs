@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mopqdb::Watch;
 use std::time::Duration;
 
-/// A bar that nobody sees where stderr is not a terminal.
+/// A progress bar on stderr; hidden unless stderr is a terminal.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -29,12 +29,12 @@ impl Progress {
         Self { bar }
     }
 
-    /// So many are done.
+    /// Sets the number of units done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
     }
 
-    /// So many are done, of so many.
+    /// Sets the numbers of units done and in total.
     pub fn set_of(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
@@ -47,7 +47,7 @@ impl Progress {
             .stop_when(stop::flag())
     }
 
-    /// What shows the engine's progress on this bar.
+    /// Returns a callback that shows the engine's progress on this bar.
     pub fn shown(&self) -> impl Fn(mopqdb::Progress) + Send + Sync + 'static {
         let bar = self.bar.clone();
         move |now| {
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// What stands behind the numbers.
+    /// Sets the note after the numbers.
     pub fn note(&self, note: impl Into<String>) {
         self.bar.set_message(format!(", {}", visible(&note.into())));
     }

@@ -6,7 +6,7 @@ use mopqdb::{MAX_THREADS, Options};
 /// Settings that every command takes.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub json: bool,
 
@@ -29,16 +29,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// How the engine opens a database under them.
+    /// Returns the engine's options for these settings.
     pub fn options(&self) -> Options {
-        Options {
-            threads: self.threads,
-            memory_limit: self.memory_limit,
-            ..Options::default()
-        }
+        Options::default()
+            .threads(self.threads)
+            .memory_limit(self.memory_limit)
     }
 
-    /// As many as asked for, or as there are.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         match self.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),

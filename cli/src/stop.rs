@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// From now on Ctrl-C (and SIGTERM) is noted, and [`asked`] tells.
+/// Installs the handler of Ctrl-C and SIGTERM; [`asked`] reports a signal.
 pub fn listen() {
     // An error means that a handler is there already: ours.
     let _ = ctrlc::set_handler(|| {
@@ -18,24 +18,24 @@ pub fn listen() {
 
 static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on signals are only counted, for whoever waits for another program and passes them on.
+/// Only counts signals from now on, for callers that pass them on to another program.
 pub fn count() {
     let _ = ctrlc::set_handler(|| {
         SIGNALS.fetch_add(1, Ordering::SeqCst);
     });
 }
 
-/// How many signals were [counted](count).
+/// Returns the number of signals since [`count`].
 pub fn counted() -> usize {
     SIGNALS.load(Ordering::SeqCst)
 }
 
-/// Set when the user has asked us to stop: for the engine to look at.
+/// Returns the flag that is set when the user asks to stop.
 pub fn flag() -> Arc<AtomicBool> {
     Arc::clone(&ASKED)
 }
 
-/// Whether the user has asked us to stop.
+/// Returns `true` if the user has asked to stop.
 pub fn asked() -> bool {
     ASKED.load(Ordering::SeqCst)
 }

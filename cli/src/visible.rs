@@ -1,13 +1,13 @@
-//! Text that others wrote, made harmless: keys, texts and paths may hold what moves a terminal's cursor, colours it, or turns
-//! the order of its characters around.
+//! Escaping untrusted text for terminals: keys, texts and paths may contain control sequences and bidirectional
+//! controls.
 
 use std::borrow::Cow;
 
 /// Stands for a character that is not shown.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// The text as a terminal may show it, on one line: white space is a space, every other control character and every
-/// control of the writing direction is `�`.
+/// Returns the text as a terminal may show it, on one line: white space is a space, every other control character
+/// and every control of the writing direction is `�`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return text.into();
@@ -29,12 +29,12 @@ fn shown(c: char) -> char {
     }
 }
 
-/// The line ends that are no control characters.
+/// Returns `true` for line ends that are not control characters.
 fn is_line_end(c: char) -> bool {
     matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// The controls of the bidirectional algorithm (UAX #9): they reorder what stands beside them.
+/// The controls of the bidirectional algorithm (UAX #9): they reorder adjacent characters.
 fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

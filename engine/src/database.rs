@@ -1,14 +1,20 @@
 //! The database, for the one process that writes it.
 
 use crate::admin::backup::{Backup, BackupOptions, backup_on};
+use crate::admin::models::{models, register_model_on};
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::Result;
+use crate::ids::ModelId;
+use crate::model::bundle::Bundle;
+use crate::model::registry::ModelInfo;
+use crate::model::serving::Serving;
 use crate::options::{CreateOptions, Options};
 use crate::reader::{Handle, Source};
+use crate::rebuild::learn::{LearnOptions, learn};
 use crate::rebuild::maintenance::Maintenance;
 use crate::rebuild::{self, AutoQuantized, RebuildOptions, Rebuilt};
-use crate::row::{Inserted, Row};
+use crate::row::{Inserted, Row, RowBatch};
 use crate::snapshot::Snapshot;
 use crate::version::creation;
 use crate::watch::Watch;
@@ -17,10 +23,11 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A handle to a database that this process may write. Cheap to clone; all clones are one.
+/// A handle to a database for reading and writing. Cheap to clone; clones share one open database.
 ///
-/// One process at a time has it; any number of others read beside it with a [`Reader`](crate::Reader). When the last
-/// clone is dropped the log is closed and the lock freed. What it answers is said at [`Handle`](crate::Handle).
+/// One process at a time can have it; any number of other processes can read with a [`Reader`](crate::Reader). When
+/// the last clone is dropped, the log is closed and the lock released. Queries are methods of
+/// [`Handle`](crate::Handle).
 ///
 /// ```
 /// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
@@ -46,7 +53,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Makes a new, empty database in a directory that is missing or empty.
+    /// Creates an empty database in a directory that is missing or empty.
     ///
     /// If it fails, or the process is stopped, the next call with this directory starts over.
     pub fn create(dir: impl AsRef<Path>, new: &CreateOptions, options: Options) -> Result<Self> {
@@ -54,7 +61,7 @@ impl Database {
         Self::create_on(files, dir.as_ref(), new, options)
     }
 
-    /// The same on another [`Files`]: for tests.
+    /// Like the method above, on another [`Files`]; for tests.
     #[doc(hidden)]
     pub fn create_on(
         files: Arc<dyn Files>,
@@ -63,6 +70,31 @@ impl Database {
         options: Options,
     ) -> Result<Self> {
         Self::start(Store::create(files, dir, new, options)?)
+    }
+
+    /// Opens a database for writing, or creates it if there is none.
+    ///
+    /// ```
+    /// use mopqdb::{CreateOptions, Database, Metric, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("colours.db");
+    /// let new = CreateOptions::vectors(3, Metric::Cosine);
+    /// for _ in 0..2 {
+    ///     let db = Database::open_or_create(&path, &new, Options::default())?;
+    ///     assert!(db.is_empty());
+    ///     db.close()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_or_create(
+        dir: impl AsRef<Path>,
+        new: &CreateOptions,
+        options: Options,
+    ) -> Result<Self> {
+        match Self::is_vacant(&dir)? {
+            true => Self::create(dir, new, options),
+            false => Self::open(dir, options),
+        }
     }
 
     /// Returns `true` if [`create`](Self::create) can make a database here: the directory is missing or empty, or
@@ -77,7 +109,7 @@ impl Database {
         Self::open_on(files, dir.as_ref(), options)
     }
 
-    /// The same on another [`Files`]: for tests.
+    /// Like the method above, on another [`Files`]; for tests.
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
         Self::start(Store::open(files, dir, options)?)
@@ -105,16 +137,40 @@ impl Database {
         &self.store.warnings
     }
 
-    /// Inserts rows; one with an existing key replaces it, one that is there already to the letter changes nothing and
-    /// is not encoded again. Of rows with the same key in one call the last counts.
+    /// Inserts rows. A row with an existing key replaces the old row; an identical row changes nothing and is not
+    /// encoded again. If a key occurs several times in one call, the last row counts.
     ///
-    /// When this returns the rows are durable and later queries see them. The call is atomic: after a crash all of
-    /// its rows are there, or none. An error before that changed nothing, but for [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
+    /// When this returns the rows are durable and later queries see them. The call is atomic: after a crash all of its
+    /// rows are there, or none. If it returns an error nothing was changed, except for
+    /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
     pub fn insert(&self, rows: &[Row]) -> Result<Inserted> {
+        self.store.insert(rows.into())
+    }
+
+    /// Inserts rows that are given in columns, as [`insert`](Self::insert) does.
+    pub fn insert_batch(&self, rows: RowBatch<'_>) -> Result<Inserted> {
         self.store.insert(rows)
     }
 
-    /// Deletes the rows with these keys; returns how many there were. Durable and atomic as [`insert`](Self::insert).
+    /// Learns a quantizer from the rows themselves, PQ or OPQ, and registers it as a model. Queries are answered by it
+    /// after a [`rebuild`](Self::rebuild).
+    pub fn learn(&self, options: &LearnOptions) -> Result<ModelId> {
+        let learned = learn(&self.snapshot(), options)?;
+        let draft = learned.draft(self.dir(), serde_json::Value::Null)?;
+        draft.register()
+    }
+
+    /// Returns the models of the database, oldest first; see [`models`](crate::models).
+    pub fn models(&self) -> Result<Vec<ModelInfo>> {
+        models(self.dir())
+    }
+
+    /// Adds a bundle to the models of the database; see [`register_model`](crate::register_model).
+    pub fn register(&self, bundle: &Bundle) -> Result<ModelId> {
+        register_model_on(&*self.store.files, self.dir(), bundle)
+    }
+
+    /// Deletes the rows with these keys and returns their number. Durable and atomic as [`insert`](Self::insert).
     pub fn delete(&self, keys: &[&str]) -> Result<u64> {
         self.store.delete(keys)
     }
@@ -129,8 +185,8 @@ impl Database {
         self.store.delete_prefix(prefix, watch)
     }
 
-    /// Makes a segment of the rows that are in the log only. Whether there were any. Happens by itself as the log
-    /// grows.
+    /// Seals the rows that are only in the log into a segment. Returns `true` if there were any. This happens
+    /// automatically as the log grows.
     pub fn seal(&self) -> Result<bool> {
         self.store.seal()
     }
@@ -143,8 +199,8 @@ impl Database {
         self.store.seal_if_large()
     }
 
-    /// Merges segments and drops deleted and replaced rows, freeing their space. Queries go on; snapshots taken before
-    /// stay whole.
+    /// Merges segments and drops deleted and replaced rows, freeing their space. Queries continue; snapshots taken
+    /// before stay valid.
     pub fn compact(&self) -> Result<Compacted> {
         self.store.compact()
     }
@@ -164,9 +220,16 @@ impl Database {
         rebuild::rebuild_store(&self.store, options)
     }
 
-    /// Learns codes from the database's own rows, where there are `least_rows` rows and no quantizer was ever registered,
-    /// and switches to them if queries then find at least [`AUTO_QUANTIZE_RECALL`](crate::AUTO_QUANTIZE_RECALL) of the
-    /// exact nearest ten rows: measured by codes and stored vectors, over rows that were not learned from.
+    /// Stores how many candidates queries under the active model take where their options do not say it. What
+    /// [`tune`](crate::eval::tune) chose, usually. Kept with the database, for this model alone.
+    pub fn serve(&self, serving: Serving) -> Result<()> {
+        self.store.serve(serving)
+    }
+
+    /// Learns codes from the database's own rows, if there are at least `least_rows` rows and no quantizer was ever
+    /// registered, and switches to them if queries then find at least
+    /// [`AUTO_QUANTIZE_RECALL`](crate::AUTO_QUANTIZE_RECALL) of the exact nearest ten rows: measured by codes and
+    /// stored vectors, over rows that were not learned from.
     ///
     /// The learned model is registered either way, so the same rows are not tried twice. Takes about as long as training
     /// and rebuilding together. `watch` counts the steps of training, then queries, then rows.
@@ -174,8 +237,8 @@ impl Database {
         rebuild::quantize_if_due(&self.store, least_rows, watch)
     }
 
-    /// Closes the log in order and frees the lock, if this is the last handle. The same happens on drop, where an
-    /// error can only be logged.
+    /// Closes the log and releases the lock, if this is the last handle. The same happens on drop, where an error
+    /// can only be logged.
     pub fn close(self) -> Result<()> {
         let Self {
             maintenance,

@@ -1,4 +1,4 @@
-//! The one error of the engine: few variants, by what a caller can do about them.
+//! The engine's error type. Its variants are grouped by what a caller can do.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ pub(crate) const PREPARE_LOCK: &str = "prepare.lock";
 /// What every fallible function of the engine returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, by what a caller can do about it.
+/// An error of the engine. Variants are grouped by what a caller can do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused: no space, no permission, a failing disk.
     #[error("{}: {doing}: {source}", path.display())]
     Io {
-        /// What we were doing, in a verb: "writing", "syncing", "opening".
+        /// The operation that failed, as a verb: "writing", "syncing", "opening".
         doing: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
@@ -25,7 +25,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Bytes on disk are not what was written. Run `verify` to see how much, `repair` to mend what can be.
+    /// Bytes on disk are not what was written. `verify` lists the damage, `repair` repairs what it can.
     #[error("{0}")]
     Corrupt(Box<Corruption>),
 
@@ -39,14 +39,14 @@ pub enum Error {
     },
 
     /// A model, its encoder or its files can't be used as asked.
-    #[error("{0}")]
-    Model(String),
+    #[error(transparent)]
+    Model(Problem),
 
     /// The caller's input can't be accepted; nothing was changed. The text says what to do instead.
     #[error("{0}")]
     Invalid(String),
 
-    /// There is no database here.
+    /// The directory does not contain a database.
     #[error("{}: not found", path.display())]
     NotFound {
         /// Where it was looked for.
@@ -62,7 +62,7 @@ pub enum Error {
         holder: String,
     },
 
-    /// A part that is installed apart is missing. The text names the command that gets it.
+    /// A separately installed component is missing. The text names the command that installs it.
     #[error("{what}; {remedy}")]
     Missing {
         /// The missing part.
@@ -71,12 +71,31 @@ pub enum Error {
         remedy: String,
     },
 
-    /// A commit whose second witness could not be written: it may or may not be found on the next open.
+    /// The database has no such model.
+    #[error("this database has no model {wanted}")]
+    NoModel {
+        /// What was asked for.
+        wanted: String,
+    },
+
+    /// The caller stopped the work. What was done is kept or undone, as the text says; nothing is half done.
+    #[error("stopped: {0}")]
+    Cancelled(&'static str),
+
+    /// The second copy of a commit could not be written. The next open may or may not find the commit.
     #[error("outcome unknown: {0}; reopen the database before writing to it again")]
     OutcomeUnknown(String),
 }
 
-/// Names the database, not its lock file, which means nothing to those who never made one.
+/// What is wrong with a model, with the error of the library that found it as its source, where there is one.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Problem {
+    what: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Returns the database that a lock file belongs to; users do not know lock files.
 fn locked(lock: &Path) -> String {
     let purpose = match lock.file_name() {
         Some(name) if name == PREPARE_LOCK => "rebuilding",
@@ -116,17 +135,17 @@ impl fmt::Display for Corruption {
 }
 
 impl Error {
-    /// Whether a file is not there, or no longer.
+    /// Returns `true` if a file does not exist (any more).
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether there was no room on the disk, or the user may take no more of it.
+    /// Returns `true` if the disk or the user's quota is full.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }
 
-    /// The same failure, of a step after which nobody knows what reached the disk.
+    /// Turns an error into `OutcomeUnknown`: it is not known what reached the disk.
     pub(crate) fn outcome_unknown(self) -> Self {
         match self {
             known @ Self::OutcomeUnknown(_) => known,
@@ -134,7 +153,7 @@ impl Error {
         }
     }
 
-    /// What went wrong, without saying that the outcome is unknown: for an error that says so itself.
+    /// Returns the message without the note that the outcome is unknown.
     pub(crate) fn cause(&self) -> String {
         match self {
             Self::OutcomeUnknown(why) => why.clone(),
@@ -142,7 +161,7 @@ impl Error {
         }
     }
 
-    /// An I/O error with its path, for `map_err`.
+    /// Returns a function for `map_err` that adds the operation and the path to an I/O error.
     pub fn io(doing: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
         move |source| Self::Io {
@@ -152,7 +171,7 @@ impl Error {
         }
     }
 
-    /// Damaged bytes at a place.
+    /// Returns a [`Corrupt`](Self::Corrupt) error.
     pub fn corrupt(
         file: impl Into<PathBuf>,
         section: impl Into<String>,
@@ -167,21 +186,51 @@ impl Error {
         }))
     }
 
-    /// A directory that holds no database.
+    /// Returns a [`NotFound`](Self::NotFound) error.
     pub(crate) fn not_a_database(dir: impl Into<PathBuf>) -> Self {
         Self::Incompatible {
             path: dir.into(),
-            what: "not a mopqdb database; `mopqdb create` makes one".into(),
+            what: "not a mopqdb database".into(),
         }
     }
 
-    /// Input that can't be accepted, with what to do instead.
+    /// Returns a [`Model`](Self::Model) error.
+    pub(crate) fn model(what: impl Into<String>) -> Self {
+        Self::Model(Problem {
+            what: what.into(),
+            source: None,
+        })
+    }
+
+    /// Returns a [`Model`](Self::Model) error that another library found.
+    pub(crate) fn model_because(
+        what: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Model(Problem {
+            what: what.into(),
+            source: Some(source.into()),
+        })
+    }
+
+    /// Names the place where a model's problem was found.
+    pub(crate) fn of_model_at(self, path: &Path) -> Self {
+        match self {
+            Self::Model(problem) => Self::Model(Problem {
+                what: format!("{}: {}", path.display(), problem.what),
+                source: problem.source,
+            }),
+            other => other,
+        }
+    }
+
+    /// Returns an [`Invalid`](Self::Invalid) error; `what` says what to do instead.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())
     }
 }
 
-/// Returns `true` if a call failed for want of room.
+/// Returns `true` if a call failed because the disk is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -17,7 +17,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The name used in files and on the command line.
+    /// Returns the name used in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ip => "ip",

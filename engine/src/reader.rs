@@ -1,56 +1,82 @@
-//! A database, for a process that only reads it, next to the one that writes; and what both answer.
+//! Reading a database in any process, and the queries that readers and writers share.
 
 use crate::admin::backup::Backup;
 use crate::admin::stats::Stats;
 use crate::admin::verify::{Verified, VerifyOptions};
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::model::Model;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::row::{Hit, Query, QueryOptions, Row};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{RowCursor, Snapshot};
 use crate::version::follow::Follower;
 use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a handle to a database answers, whether it writes or only reads: [`Database`](crate::Database) and [`Reader`]
-/// deref to it.
+/// The queries of a database. [`Database`](crate::Database) and [`Reader`] deref to it.
 #[derive(Debug)]
 pub struct Handle {
     source: Arc<dyn Source>,
 }
 
-/// Where a handle finds the newest snapshot.
+/// Provides the newest snapshot to a handle.
 pub(crate) trait Source: fmt::Debug + Send + Sync {
     fn layout(&self) -> &Layout;
     fn current(&self) -> Arc<Snapshot>;
 }
 
 impl Handle {
-    /// Shared by the clones of one handle, and given to nobody else: the last of them ends what the source holds.
+    /// Wraps a source. Only the clones of one handle share it; dropping the last one releases what the source
+    /// holds.
     pub(crate) fn of(source: Arc<impl Source + 'static>) -> Arc<Self> {
         Arc::new(Self { source })
     }
 
-    /// Where it is.
+    /// Returns the directory of the database.
     pub fn dir(&self) -> &Path {
         self.source.layout().dir()
     }
 
-    /// The row with this key.
+    /// Returns the number of rows.
+    pub fn len(&self) -> u64 {
+        self.snapshot().rows()
+    }
+
+    /// Returns `true` if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns `true` if there is a row with this key.
+    pub fn contains(&self, key: &str) -> Result<bool> {
+        self.snapshot().contains(key)
+    }
+
+    /// Returns the rows with these keys, in their order; `None` where there is no such row. All are of one moment.
+    pub fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Row>>> {
+        let snapshot = self.snapshot();
+        keys.iter().map(|key| snapshot.get(key)).collect()
+    }
+
+    /// Returns a cursor over all rows, as they are now, in the order in which they were accepted.
+    pub fn rows(&self) -> RowCursor {
+        self.snapshot().cursor()
+    }
+
+    /// Returns the row with this key.
     pub fn get(&self, key: &str) -> Result<Option<Row>> {
         self.snapshot().get(key)
     }
 
-    /// The k best rows for a text or a vector, best first; fewer if there are fewer rows.
+    /// Returns the k best rows for a text or a vector, best first.
     pub fn query<'q>(&self, query: impl Into<Query<'q>>, k: usize) -> Result<Vec<Hit>> {
         self.snapshot().query(query, k)
     }
 
-    /// The best rows for a query, among those that the options' filter lets through.
+    /// Returns the best rows for a query, among those that the options' filter lets through.
     pub fn query_with<'q>(
         &self,
         query: impl Into<Query<'q>>,
@@ -59,7 +85,7 @@ impl Handle {
         self.snapshot().query_with(query, options)
     }
 
-    /// The best rows for each of several queries, which share one pass over the codes.
+    /// Returns the best rows for each of several queries, which share one pass over the codes.
     pub fn query_batch(
         &self,
         queries: &[Query<'_>],
@@ -68,17 +94,17 @@ impl Handle {
         self.snapshot().query_batch(queries, options)
     }
 
-    /// What queries see now. It stays as it is, whatever is written after.
+    /// Returns a snapshot of the database. Later writes do not change it.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.source.current()
     }
 
-    /// The active model.
+    /// Returns the active model.
     pub fn model(&self) -> Arc<Model> {
         Arc::clone(self.snapshot().model())
     }
 
-    /// Rows, bytes, segments, drift.
+    /// Returns row counts, sizes, segments and drift.
     pub fn stats(&self) -> Result<Stats> {
         Stats::of(self.source.layout(), &self.snapshot())
     }
@@ -91,10 +117,10 @@ impl Handle {
 
 /// A read-only handle to a database. Takes no lock, and needs no permission to write.
 ///
-/// It sees the database as it was when it was opened or last [refreshed](Self::refresh), rows that are in no segment yet
-/// included, and keeps every file that it needs open. Cheap to clone; all clones are one.
+/// It sees the database as it was when it was opened or last [refreshed](Self::refresh), including rows that are not in
+/// a segment yet. It keeps the files that it needs open. Cheap to clone; clones share one open database.
 ///
-/// What it answers is said at [`Handle`].
+/// Queries are methods of [`Handle`].
 #[derive(Debug, Clone)]
 pub struct Reader {
     handle: Arc<Handle>,
@@ -103,22 +129,27 @@ pub struct Reader {
 
 impl Reader {
     /// Opens a database for reading.
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        let files: Arc<dyn Files> = Arc::new(Disk {
+    pub fn open(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Self> {
+        let options = options.into();
+        let storage = Arc::new(Disk {
             no_mmap: options.no_mmap,
         });
-        Self::open_on(files, dir.as_ref(), options)
+        Self::open_on(storage, dir.as_ref(), options)
     }
 
-    /// The same on another [`Files`]: for tests.
+    /// The same on another [`Storage`]: for tests.
     #[doc(hidden)]
-    pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
-        let follower = Arc::new(Follower::open(files, dir, options)?);
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: impl Into<ReadOptions>,
+    ) -> Result<Self> {
+        let follower = Arc::new(Follower::open(storage, dir, options.into())?);
         let handle = Handle::of(Arc::clone(&follower));
         Ok(Self { handle, follower })
     }
 
-    /// Looks for what was written since. Returns `true` if there was anything.
+    /// Makes what was written since visible. Returns `true` if there was anything new.
     pub fn refresh(&self) -> Result<bool> {
         self.follower.refresh()
     }

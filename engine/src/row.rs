@@ -1,54 +1,56 @@
-//! What goes in and what comes out: rows, queries, hits.
+//! Rows, queries and hits.
 
 use crate::error::{Error, Result};
 use crate::ids::Seq;
+use crate::model::serving::Serving;
 use crate::stored::{Precision, StoredRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The longest key, in bytes: what `insert` takes, a segment holds and a program may read.
+/// The maximum length of a key in bytes.
 pub const MAX_KEY: usize = 64 << 10;
-/// The longest text, in bytes, everywhere as with [`MAX_KEY`].
+/// The maximum length of a text in bytes.
 pub const MAX_TEXT: usize = 64 << 20;
-/// The most hits a query may ask for.
+/// The maximum number of hits of a query.
 pub const MAX_K: usize = 10_000;
-/// The most candidates a query may ask for.
+/// The maximum number of candidates of a query.
 pub const MAX_CANDIDATES: usize = 1_000_000;
 
-/// A row as the user gives and gets it. A row with an existing key replaces it.
+/// A row. Inserting a row with an existing key replaces the old row.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Row {
-    /// The user's name for it: not empty, at most 64 KiB.
+    /// The key: not empty, at most 64 KiB.
     pub key: String,
-    /// What is searched.
+    /// The text or vector.
     pub value: Value,
 }
 
-/// What a row holds: one or the other, by the kind of the database.
+/// The value of a row; all rows of a database have the same kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A text, which the database's encoder turns into a vector.
     Text(String),
-    /// A ready-made vector.
+    /// A precomputed vector.
     Vector(Vec<f32>),
 }
 
-/// A [`Value`], borrowed from where it lies.
+/// A borrowed [`Value`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ValueRef<'a> {
     /// A text.
     Text(&'a str),
     /// A vector.
     Vector {
-        /// As it is stored.
+        /// The stored vector.
         stored: StoredRef<'a>,
-        /// The length that it had before it was normalised, where that is known.
+        /// The length before normalisation, if known.
         norm: Option<f64>,
     },
 }
 
 impl<'a> ValueRef<'a> {
-    /// Returns the text, if it is one.
+    /// Returns the text, or `None` for a vector.
     pub fn text(self) -> Option<&'a str> {
         match self {
             Self::Text(text) => Some(text),
@@ -74,7 +76,15 @@ impl<'a> ValueRef<'a> {
 }
 
 impl Row {
-    /// A row of a database that encodes texts.
+    /// Creates a row with a text or a vector.
+    pub fn new(key: impl Into<String>, value: Value) -> Self {
+        Self {
+            key: key.into(),
+            value,
+        }
+    }
+
+    /// Creates a row with a text.
     pub fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -82,7 +92,7 @@ impl Row {
         }
     }
 
-    /// A row of a database of ready-made vectors.
+    /// Creates a row with a vector.
     pub fn vector(key: impl Into<String>, vector: impl Into<Vec<f32>>) -> Self {
         Self {
             key: key.into(),
@@ -90,54 +100,180 @@ impl Row {
         }
     }
 
-    /// Checks what has to hold in every database: a key, and nothing longer than can be stored.
+    /// Checks what must hold in every database: a key, and nothing longer than can be stored.
     ///
     /// # Errors
     /// [`Error::Invalid`] says what is wrong, without naming the row.
     pub fn check(&self) -> Result<()> {
-        if self.key.is_empty() {
-            return Err(Error::invalid("the key is empty"));
-        }
-        if self.key.len() > MAX_KEY {
-            return Err(Error::invalid(format!(
-                "the key has {} bytes; {MAX_KEY} at most can be stored",
-                self.key.len()
-            )));
-        }
-        match &self.value {
-            Value::Text(text) if text.len() > MAX_TEXT => Err(Error::invalid(format!(
-                "the text has {} bytes; {MAX_TEXT} at most can be stored",
-                text.len()
-            ))),
-            _ => Ok(()),
+        check(&self.key, self.value.as_given())
+    }
+}
+
+/// Checks what must hold in every database, of a row.
+fn check(key: &str, value: Given<'_>) -> Result<()> {
+    if key.is_empty() {
+        return Err(Error::invalid("the key is empty"));
+    }
+    if key.len() > MAX_KEY {
+        return Err(Error::invalid(format!(
+            "the key has {} bytes; {MAX_KEY} at most can be stored",
+            key.len()
+        )));
+    }
+    match value {
+        Given::Text(text) if text.len() > MAX_TEXT => Err(Error::invalid(format!(
+            "the text has {} bytes; {MAX_TEXT} at most can be stored",
+            text.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What a user gives for a row, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Given<'a> {
+    Text(&'a str),
+    Vector(&'a [f32]),
+}
+
+impl Value {
+    /// Borrows the value.
+    pub(crate) fn as_given(&self) -> Given<'_> {
+        match self {
+            Self::Text(text) => Given::Text(text),
+            Self::Vector(vector) => Given::Vector(vector),
         }
     }
 }
 
-/// What an `insert` did.
+/// Rows to insert, borrowed: keys in one slice, texts or vectors in another.
+///
+/// ```
+/// use mopqdb::{CreateOptions, Database, Metric, Options, RowBatch};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("colours.db");
+/// let db = Database::create(&path, &CreateOptions::vectors(2, Metric::Ip), Options::default())?;
+/// let (keys, values) = (["red", "blue"], [1.0, 0.0, 0.0, 1.0]);
+/// db.insert_batch(RowBatch::vectors(&keys, &values)?)?;
+/// assert_eq!(db.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct RowBatch<'a>(Columns<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Columns<'a> {
+    Rows(&'a [Row]),
+    Texts {
+        keys: &'a [&'a str],
+        texts: &'a [&'a str],
+    },
+    Vectors {
+        keys: &'a [&'a str],
+        values: &'a [f32],
+        dim: usize,
+    },
+}
+
+impl<'a> RowBatch<'a> {
+    /// Takes a key for each text.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there are more of one than of the other.
+    pub fn texts(keys: &'a [&'a str], texts: &'a [&'a str]) -> Result<Self> {
+        match keys.len() == texts.len() {
+            true => Ok(Self(Columns::Texts { keys, texts })),
+            false => Err(Error::invalid(format!(
+                "{} keys for {} texts",
+                keys.len(),
+                texts.len()
+            ))),
+        }
+    }
+
+    /// Takes a key for each vector; `values` has the vectors one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the values do not make as many vectors of one width as there are keys.
+    pub fn vectors(keys: &'a [&'a str], values: &'a [f32]) -> Result<Self> {
+        let dim = values.len().checked_div(keys.len()).unwrap_or(0);
+        match dim * keys.len() == values.len() && (dim > 0 || keys.is_empty()) {
+            true => Ok(Self(Columns::Vectors { keys, values, dim })),
+            false => Err(Error::invalid(format!(
+                "{} values do not make {} vectors of one width",
+                values.len(),
+                keys.len()
+            ))),
+        }
+    }
+
+    /// Returns the number of rows.
+    pub fn len(self) -> usize {
+        match self.0 {
+            Columns::Rows(rows) => rows.len(),
+            Columns::Texts { keys, .. } | Columns::Vectors { keys, .. } => keys.len(),
+        }
+    }
+
+    /// Returns `true` if there are no rows.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn key(self, at: usize) -> &'a str {
+        match self.0 {
+            Columns::Rows(rows) => &rows[at].key,
+            Columns::Texts { keys, .. } | Columns::Vectors { keys, .. } => keys[at],
+        }
+    }
+
+    pub(crate) fn given(self, at: usize) -> Given<'a> {
+        match self.0 {
+            Columns::Rows(rows) => rows[at].value.as_given(),
+            Columns::Texts { texts, .. } => Given::Text(texts[at]),
+            Columns::Vectors { values, dim, .. } => {
+                Given::Vector(&values[at * dim..(at + 1) * dim])
+            }
+        }
+    }
+
+    pub(crate) fn check(self, at: usize) -> Result<()> {
+        check(self.key(at), self.given(at))
+    }
+}
+
+impl<'a> From<&'a [Row]> for RowBatch<'a> {
+    fn from(rows: &'a [Row]) -> Self {
+        Self(Columns::Rows(rows))
+    }
+}
+
+/// The result of an insert.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inserted {
-    /// Rows whose key was not there.
+    /// Rows with a new key.
     pub new: u64,
-    /// Rows that took the place of one with the same key.
+    /// Rows that replaced a row with the same key.
     pub replaced: u64,
-    /// Rows that were there already, to the letter: nothing was done for them.
+    /// Rows that existed with identical content; they were skipped.
     pub unchanged: u64,
 }
 
 impl Inserted {
-    /// All rows of the call.
+    /// Returns the number of rows of the call.
     pub fn rows(&self) -> u64 {
         self.new + self.replaced + self.unchanged
     }
 }
 
-/// What is searched for.
+/// A query.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Query<'a> {
     /// A text, for a database that encodes texts.
     Text(&'a str),
-    /// A vector: of the stored vectors' width, whatever the rows are.
+    /// A vector with the dimensions of the stored vectors.
     Vector(&'a [f32]),
 }
 
@@ -171,25 +307,25 @@ impl<'a, const N: usize> From<&'a [f32; N]> for Query<'a> {
     }
 }
 
-/// Which scores find the rows.
+/// How rows are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Search {
-    /// The best that the database has: candidates by codes, then their order by stored vectors. Without codes it is
-    /// [`Exact`](Self::Exact).
+    /// Find candidates by codes and order them by their stored vectors. The same as [`Exact`](Self::Exact) if there
+    /// are no codes.
     #[default]
     Auto,
-    /// Codes alone: the fastest, and approximate. Reads no stored vector.
+    /// Use codes only: the fastest way, approximate, reads no stored vectors.
     Codes,
-    /// The stored vector of every row.
+    /// Compare the query with the stored vector of every row.
     Exact,
 }
 
 impl Search {
-    /// All ways of searching.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Codes, Self::Exact];
 
-    /// Returns its name, as the program and the reports write it.
+    /// Returns the name used on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -205,7 +341,7 @@ impl std::fmt::Display for Search {
     }
 }
 
-/// How a query is answered.
+/// Options of a query.
 ///
 /// ```
 /// use mopqdb::{QueryOptions, Search};
@@ -217,25 +353,26 @@ impl std::fmt::Display for Search {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct QueryOptions {
-    /// How many hits at most: 1 to 10,000, `offset` included.
+    /// The maximum number of hits, including `offset`: 1 to 10,000.
     pub k: usize,
-    /// The rows among which to search; all of them if none is given.
+    /// Restricts the search to these rows.
     pub filter: Option<Filter>,
-    /// Which scores find the rows.
+    /// How rows are found.
     pub search: Search,
-    /// How many rows [`Search::Auto`] takes by codes and scores by their stored vectors; by default
-    /// [`default_candidates`](Self::default_candidates). More find more, and take longer.
+    /// How many rows [`Search::Auto`] takes by codes and scores by their stored vectors. By default what was measured
+    /// for the model ([`Serving`]), else [`default_candidates`](Self::default_candidates). More candidates raise recall
+    /// and time.
     pub candidates: Option<usize>,
-    /// Hits to leave out, best first: for the pages after the first.
+    /// The number of best hits to skip.
     pub offset: usize,
-    /// Hits whose [`score`](Hit::score) is lower are left out.
+    /// Skip hits with a lower [`score`](Hit::score).
     pub min_score: Option<f32>,
-    /// Hits whose [`similarity`](Hit::similarity) is lower are left out.
+    /// Skip hits with a lower [`similarity`](Hit::similarity).
     pub min_similarity: Option<f32>,
 }
 
 impl QueryOptions {
-    /// The k best of all rows.
+    /// Returns the default options for the k best rows.
     pub fn top(k: usize) -> Self {
         Self {
             k,
@@ -248,37 +385,39 @@ impl QueryOptions {
         }
     }
 
-    /// Only among these rows. The filter is applied before the top k, exactly.
+    /// Restricts the search to these rows. The filter is exact; it is applied before the top k are
+    /// taken.
     pub fn among(mut self, filter: Filter) -> Self {
         self.filter = Some(filter);
         self
     }
 
-    /// By these scores.
+    /// Sets how rows are found.
     pub fn search(mut self, search: Search) -> Self {
         self.search = search;
         self
     }
 
-    /// With so many candidates, at least k and `offset` together.
+    /// Sets the number of candidates: at least `k` and `offset` together.
     pub fn candidates(mut self, candidates: usize) -> Self {
         self.candidates = Some(candidates);
         self
     }
 
-    /// Without the first so many hits.
+    /// Skips the first `offset` hits.
     pub fn offset(mut self, offset: usize) -> Self {
         self.offset = offset;
         self
     }
 
-    /// Without hits of a lower score.
+    /// Skips hits with a lower score.
     pub fn min_score(mut self, score: f32) -> Self {
         self.min_score = Some(score);
         self
     }
 
-    /// Without hits of a lower similarity. Not for [`Search::Codes`], which has none.
+    /// Skips hits with a lower similarity. Not available with [`Search::Codes`], which computes
+    /// none.
     pub fn min_similarity(mut self, similarity: f32) -> Self {
         self.min_similarity = Some(similarity);
         self
@@ -290,17 +429,21 @@ impl QueryOptions {
         (10 * k).max(400)
     }
 
-    /// How many candidates a search by codes and stored vectors takes.
-    pub(crate) fn wanted_candidates(&self) -> usize {
-        (self.candidates).unwrap_or_else(|| Self::default_candidates(self.depth()))
+    /// How many candidates a search by codes and stored vectors takes: as asked, else as measured, else the default.
+    pub(crate) fn wanted_candidates(&self, serving: Option<Serving>) -> usize {
+        let depth = self.depth();
+        self.candidates.unwrap_or_else(|| match serving {
+            Some(serving) => serving.candidates_for(depth).min(MAX_CANDIDATES),
+            None => Self::default_candidates(depth),
+        })
     }
 
-    /// Hits that are ranked, those that `offset` leaves out among them.
+    /// Returns the number of hits to rank, including those that `offset` skips.
     pub(crate) fn depth(&self) -> usize {
         self.k.saturating_add(self.offset)
     }
 
-    /// Refuses what contradicts itself.
+    /// Checks that the options do not contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         let depth = self.depth();
         if self.k == 0 {
@@ -342,12 +485,13 @@ impl QueryOptions {
     }
 }
 
-/// A part of the rows.
+/// A restriction of the rows that are searched.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Filter {
-    /// The rows with these keys, those of them that are there.
+    /// The rows with these keys; keys that do not exist are ignored.
     Keys(BTreeSet<String>),
-    /// The rows whose key begins so.
+    /// The rows whose key begins with this prefix.
     Prefix(String),
 }
 
@@ -357,30 +501,30 @@ pub enum Filter {
 pub struct Hit {
     /// The user's key.
     pub key: String,
-    /// What hits are ordered by; larger is better, whatever the metric. By codes it is the score of the row's code; in
-    /// any other search it is the similarity.
+    /// The score that hits are ordered by; larger is better. With [`Search::Codes`] it is the score of the row's code,
+    /// otherwise the similarity.
     pub score: f32,
     /// The metric between the query and the stored vector: the inner product, the cosine, or the negative squared
-    /// distance for l2. `None` where only the code was looked at ([`Search::Codes`]).
+    /// distance for l2. `None` with [`Search::Codes`].
     pub similarity: Option<f32>,
-    /// The text, where the database holds texts.
+    /// The text, in a database of texts.
     pub text: Option<String>,
-    /// When the row was accepted; equal scores are ordered by it.
+    /// The sequence number of the row; orders hits with equal scores.
     pub seq: Seq,
 }
 
-/// What the rows of a database are.
+/// The kind of the rows of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowsKind {
     /// Texts: the database has an encoder.
     Text,
-    /// Ready-made vectors.
+    /// Precomputed vectors.
     Vector,
 }
 
 impl RowsKind {
-    /// Returns how vectors are rounded where nothing else was chosen: an encoder's to halves, a user's not at all.
+    /// Returns the default precision: `F16` for texts, `F32` for vectors.
     pub fn precision(self) -> Precision {
         match self {
             Self::Text => Precision::F16,

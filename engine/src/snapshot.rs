@@ -1,8 +1,10 @@
-//! What a query sees: the model, segments, tail and deletions of one moment, together.
+//! Snapshots: the model, segments, tail and deletions at one moment.
 
 use crate::error::Result;
 use crate::ids::{Generation, RowId, Seq};
+use crate::kernel::Kernel;
 use crate::model::Model;
+use crate::model::serving::Serving;
 use crate::row::{Row, Value, ValueRef};
 use crate::scan::Scanner;
 use crate::segment::KeyHash;
@@ -10,13 +12,16 @@ use crate::stored::{Precision, StoredRef};
 use crate::view::part::Part;
 use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// An immutable view of a database. Holding one keeps its files readable, whatever is sealed, compacted or rebuilt
-/// meanwhile; its answers never change.
+/// An immutable view of a database. Its files stay readable while it exists, also during seals, compaction and
+/// rebuilds. Its answers never change.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) generation: Generation,
+    /// Settings of queries under the model.
+    pub(crate) serving: Option<Serving>,
     pub(crate) model: Arc<Model>,
     pub(crate) segments: Arc<Vec<SegmentView>>,
     pub(crate) tail: Tail,
@@ -32,29 +37,29 @@ pub(crate) struct Place {
 }
 
 impl Snapshot {
-    /// The committed version that it stands on.
+    /// Returns the committed version that the snapshot is based on.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Its model.
+    /// Returns the model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
-    /// Living rows.
+    /// Returns the number of live rows.
     pub fn rows(&self) -> u64 {
         self.parts()
             .map(|part| u64::from(part.live().alive()))
             .sum()
     }
 
-    /// Whether a row with this key is there.
+    /// Returns `true` if there is a row with this key.
     pub fn contains(&self, key: &str) -> Result<bool> {
         Ok(self.find(key)?.is_some())
     }
 
-    /// The row with this key.
+    /// Returns the row with this key.
     pub fn get(&self, key: &str) -> Result<Option<Row>> {
         let Some(place) = self.find(key)? else {
             return Ok(None);
@@ -69,7 +74,13 @@ impl Snapshot {
         }))
     }
 
-    /// The same view, searched by another scanner: to compare kernels, or numbers of threads.
+    /// Returns the same snapshot, searched by the plain kernel on one thread: slow, and with the same answers.
+    pub fn on_plain_kernel(&self) -> Result<Self> {
+        Ok(self.scanned_by(Scanner::with_kernel(Kernel::named("scalar")?, 1)))
+    }
+
+    /// Returns the same snapshot with another scanner, to compare kernels or numbers of threads.
+    #[doc(hidden)]
     pub fn scanned_by(&self, scanner: Scanner) -> Self {
         Self {
             scanner: Arc::new(scanner),
@@ -77,7 +88,7 @@ impl Snapshot {
         }
     }
 
-    /// The stored vectors of up to `count` living rows, evenly spaced over all rows, widened. Reads no others.
+    /// Returns the stored vectors of up to `count` live rows, evenly spaced, as f32.
     pub fn sample_vectors(&self, count: usize) -> Result<Vec<Vec<f32>>> {
         let all = self.rows() as usize;
         let count = count.min(all);
@@ -96,7 +107,7 @@ impl Snapshot {
         segments.chain(self.tail.runs().map(Part::Run))
     }
 
-    /// One of the [`parts`](Self::parts).
+    /// Returns one of the [`parts`](Self::parts).
     pub(crate) fn part(&self, at: usize) -> Part<'_> {
         match at.checked_sub(self.segments.len()) {
             None => Part::Segment(&self.segments[at]),
@@ -104,12 +115,12 @@ impl Snapshot {
         }
     }
 
-    /// Where the living row with this key is. The newest parts are asked first.
+    /// Returns the place of the live row with this key. Searches the newest parts first.
     pub(crate) fn find(&self, key: &str) -> Result<Option<Place>> {
         self.find_from(0, key)
     }
 
-    /// The same in the tail alone.
+    /// Like [`find`](Self::find), in the tail only.
     pub(crate) fn find_in_tail(&self, key: &str) -> Result<Option<Place>> {
         self.find_from(self.segments.len(), key)
     }
@@ -124,12 +135,12 @@ impl Snapshot {
         Ok(None)
     }
 
-    /// Whether a place is in a segment.
+    /// Returns `true` if a place is in a segment.
     pub(crate) fn is_sealed(&self, place: Place) -> bool {
         place.part < self.segments.len()
     }
 
-    /// Ends the row at a place. Whether it lived.
+    /// Marks the row at a place dead. Returns `true` if it was live.
     pub(crate) fn kill(&mut self, place: Place) -> bool {
         match place.part.checked_sub(self.segments.len()) {
             None => Arc::make_mut(&mut self.segments)[place.part]
@@ -151,7 +162,7 @@ impl Snapshot {
         self.part(place.part).text(place.row)
     }
 
-    /// The stored vector.
+    /// Returns the stored vector.
     pub(crate) fn stored(&self, place: Place) -> Result<StoredRef<'_>> {
         let at = place.row.0 as usize;
         self.part(place.part).vectors(at..at + 1)
@@ -170,7 +181,7 @@ impl Snapshot {
         if known.is_none_or(|known| Some(known) == norm) && own.same_bits(stored) {
             return Ok(true);
         }
-        // What was exported comes in again, rounded.
+        // An exported row that is inserted again is rounded.
         let rounds = known.is_some() || own.precision() != Precision::F32;
         Ok(rounds && StoredRef::F32(&own.given(known)).same_bits(StoredRef::F32(vector)))
     }
@@ -195,12 +206,12 @@ impl Snapshot {
         Ok(!holds)
     }
 
-    /// The length that it had before it was normalised, where that is known.
+    /// Returns the length of the vector before normalisation, if known.
     pub(crate) fn norm(&self, place: Place) -> Result<Option<f64>> {
         self.part(place.part).norm(place.row)
     }
 
-    /// Calls `each` with the key of every living row that begins with `prefix`, in the order in which the rows were
+    /// Calls `each` with the key of every live row that begins with `prefix`, in the order in which the rows were
     /// accepted. The empty prefix means every row. Memory does not grow with the number of rows.
     ///
     /// ```
@@ -226,7 +237,7 @@ impl Snapshot {
         prefix: &str,
         mut each: impl FnMut(&str) -> Result<()>,
     ) -> Result<()> {
-        /// Bytes of keys of a segment that stay in memory.
+        /// The number of bytes of a segment's keys that stay in memory.
         const RESIDENT: usize = 8 << 20;
         for part in self.parts() {
             part.for_each_key(prefix, Some(RESIDENT), |_, key| each(key))?;
@@ -234,7 +245,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Calls `each` with every living row, in `Seq` order.
+    /// Calls `each` with every live row, in `Seq` order.
     pub fn for_each_row(&self, mut each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let mut vector = Vec::with_capacity(self.model.dim());
         for part in self.parts() {
@@ -256,10 +267,10 @@ impl Snapshot {
     }
 }
 
-/// A row in passing.
+/// A row during iteration.
 #[derive(Debug, Clone, Copy)]
 pub struct RowView<'a> {
-    /// When it was accepted.
+    /// The sequence number.
     pub seq: Seq,
     /// The user's key.
     pub key: &'a str,
@@ -275,5 +286,88 @@ impl RowView<'_> {
     /// Returns the vector as the user gave it, up to rounding.
     pub fn given(&self) -> Vec<f32> {
         StoredRef::F32(self.vector).given(self.norm)
+    }
+}
+
+impl Snapshot {
+    /// Returns a cursor over all live rows, in `Seq` order, which keeps this snapshot.
+    pub fn cursor(self: &Arc<Self>) -> RowCursor {
+        RowCursor {
+            snapshot: Arc::clone(self),
+            part: 0,
+            row: 0,
+            read: VecDeque::new(),
+        }
+    }
+}
+
+/// A cursor over the rows of a snapshot, which it keeps: an iterator that may be stored, sent to another thread, and read
+/// while others insert.
+///
+/// ```
+/// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("colours.db");
+/// let db = Database::create(&path, &CreateOptions::vectors(1, Metric::Ip), Options::default())?;
+/// db.insert(&[Row::vector("red", [1.0]), Row::vector("blue", [2.0])])?;
+/// let mut keys = Vec::new();
+/// for row in db.rows() {
+///     keys.push(row?.key);
+/// }
+/// assert_eq!(keys, ["red", "blue"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RowCursor {
+    snapshot: Arc<Snapshot>,
+    /// Where the rows that were not read yet begin.
+    part: usize,
+    row: u32,
+    /// Rows that were read, so that a block of texts is unpacked once for all of its rows.
+    read: VecDeque<Row>,
+}
+
+impl Iterator for RowCursor {
+    type Item = Result<Row>;
+
+    fn next(&mut self) -> Option<Result<Row>> {
+        while self.read.is_empty() {
+            match self.read_on() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(e) => {
+                    // What is damaged is told once, and ends the cursor.
+                    self.part = usize::MAX;
+                    return Some(Err(e));
+                }
+            }
+        }
+        self.read.pop_front().map(Ok)
+    }
+}
+
+impl RowCursor {
+    /// Reads some more rows. Returns `false` at the end.
+    fn read_on(&mut self) -> Result<bool> {
+        const ROWS: u32 = 512;
+        if self.part >= self.snapshot.segments.len() + self.snapshot.tail.len() {
+            return Ok(false);
+        }
+        let part = self.snapshot.part(self.part);
+        let rows = part.live().row_count();
+        let end = self.row.saturating_add(ROWS).min(rows);
+        let read = &mut self.read;
+        part.for_rows(self.row..end, |row| {
+            read.push_back(Row {
+                key: row.key.into(),
+                value: row.value.given(),
+            });
+            Ok(())
+        })?;
+        (self.part, self.row) = match end == rows {
+            true => (self.part + 1, 0),
+            false => (self.part, end),
+        };
+        Ok(true)
     }
 }

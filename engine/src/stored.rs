@@ -1,4 +1,4 @@
-//! Vectors as they are stored: as the user gave them, or rounded to fewer bits.
+//! Stored vectors: as given, or rounded to fewer bits.
 
 use crate::kernel::{quantize_i8_into, unit_scale};
 use half::f16;
@@ -8,8 +8,7 @@ use std::ops::Range;
 
 /// How stored vectors are rounded. It is chosen when a database is created.
 ///
-/// A search that compares stored vectors finds what these say, so fewer bits cost a little recall: on text embeddings less
-/// than .002 of R@10 for any of them.
+/// Search compares stored vectors, so fewer bits cost a little recall: on text embeddings less than .002 of R@10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -23,7 +22,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// All of them, the largest first.
+    /// All variants, the largest first.
     pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::I8];
 
     /// Returns its name, as the program writes it.
@@ -84,7 +83,7 @@ fn bytes_of(vector: &[f32], unit: bool, out: &mut Vec<i8>) -> f32 {
     }
 }
 
-/// A norm as it is stored next to its vector: 0 stands for one that is not known.
+/// Returns a norm as it is stored next to its vector: 0 stands for one that is not known.
 pub(crate) fn known(norm: f64) -> Option<f64> {
     (norm != 0.0).then_some(norm)
 }
@@ -238,7 +237,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Returns no values.
+    /// Returns an empty value of this precision.
     pub fn none(precision: Precision) -> Self {
         match precision {
             Precision::F32 => Self::F32(Vec::new()),
@@ -259,7 +258,7 @@ impl Stored {
         }
     }
 
-    /// Makes room for more vectors of `dim` values.
+    /// Reserves memory for more vectors of `dim` values.
     pub fn reserve(&mut self, vectors: usize, dim: usize) {
         match self {
             Self::F32(all) => all.reserve(vectors * dim),

@@ -1,7 +1,37 @@
-//! Doors for tests: the parsers of bytes that no public type opens by itself, and the order of threads.
+//! Internals for tests and fuzz targets: parsers without a public type, and control over the order of
+//! threads. Not a public API.
+
+/// Files, maps and locks.
+pub mod disk {
+    pub use crate::disk::files::*;
+    pub use crate::disk::lock::*;
+    pub use crate::disk::mmap::*;
+}
+
+/// The container of files.
+pub mod format {
+    pub use crate::format::*;
+}
+
+/// The loops.
+pub mod kernel {
+    pub use crate::kernel::*;
+}
+
+/// The exact top k.
+pub mod scan {
+    pub use crate::scan::*;
+}
+
+/// The files of segments.
+pub mod segment {
+    pub use crate::segment::*;
+}
 
 pub use crate::admin::backup::backup_on;
 pub use crate::admin::models::register_model_on;
+pub use crate::admin::prune::prune_on;
+pub use crate::admin::repair::repair_on;
 pub use crate::threads::turns::take_turns;
 
 use crate::error::Result;
@@ -9,7 +39,8 @@ use crate::ids::LogId;
 use crate::version::VersionRecord;
 use std::path::Path;
 
-/// Parses a version record, as both witnesses hold it. Whether it is one.
+/// Parses a version record, as both witnesses hold it. Returns `true` if the bytes are a valid
+/// record.
 pub fn record(bytes: &[u8]) -> bool {
     match VersionRecord::decode(bytes) {
         Ok(record) => {
@@ -21,7 +52,7 @@ pub fn record(bytes: &[u8]) -> bool {
     }
 }
 
-/// Reads a log. How many batches it has.
+/// Reads a log. Returns the number of batches.
 pub fn log(id: u64, bytes: &[u8], from: u64) -> Result<usize> {
     let contents = crate::log::read(Path::new("fuzzed.log"), LogId(id), bytes, from)?;
     assert!(contents.end <= bytes.len() as u64 || contents.batches.is_empty());

@@ -1,20 +1,20 @@
-//! Watching long work, and stopping it.
+//! Progress and cancellation of long operations.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How far long work has come. What is counted is said where a [`Watch`] is taken.
+/// The progress of an operation. What is counted depends on the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How much is done.
+    /// Units done.
     pub done: u64,
-    /// How much there is in all.
+    /// Units in total.
     pub total: u64,
 }
 
-/// Hears of the progress of long work, and can stop it.
+/// Reports the progress of a long operation and can stop it.
 ///
 /// ```
 /// use mopqdb::Watch;
@@ -33,31 +33,31 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches nothing, and stops nothing.
+    /// Creates a watch that reports nothing and never stops.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Calls `progress` now and then, from the thread that does the work.
+    /// Calls `progress` from time to time, on the thread that does the work.
     pub fn on_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
         self
     }
 
-    /// Ends the work with an error soon after somebody sets `stop`.
+    /// Ends the operation with an error soon after `stop` is set.
     pub fn stop_when(mut self, stop: Arc<AtomicBool>) -> Self {
         self.stop = Some(stop);
         self
     }
 
-    /// Tells how far the work has come.
+    /// Reports progress.
     pub(crate) fn report(&self, done: u64, total: u64) {
         if let Some(progress) = &self.progress {
             progress(Progress { done, total });
         }
     }
 
-    /// Returns `true` once somebody wants the work to end.
+    /// Returns `true` if the operation should stop.
     pub(crate) fn is_stopped(&self) -> bool {
         (self.stop.as_ref()).is_some_and(|stop| stop.load(Ordering::Relaxed))
     }

@@ -8,8 +8,8 @@ pub use kernels::kernels;
 pub use lines::lines;
 
 use crate::header_sum;
-use mopqdb::disk::files::Disk;
-use mopqdb::segment::{CodesFile, Deletions, RowsFile, VecsFile};
+use mopqdb::testing::disk::Disk;
+use mopqdb::testing::segment::{CodesFile, Deletions, RowsFile, VecsFile};
 use mopqdb::{Bundle, CreateOptions, Database, Metric, Options, Row};
 use mopqdb_formats::vectors::{VectorFormat, VectorReader};
 use std::collections::BTreeMap;
@@ -204,13 +204,13 @@ pub fn vectors(bytes: &[u8]) {
 pub fn operations(bytes: &[u8]) {
     let dir = Scratch::dir();
     let path = dir.0.join("db");
-    let options = || Options {
-        threads: 1,
-        seal_rows: 6,
-        seal_in_background: false,
-        auto_compact: false,
-        maintenance: Duration::from_secs(3600),
-        ..Options::default()
+    let options = || {
+        Options::default()
+            .threads(1)
+            .seal_rows(6)
+            .seal_in_background(false)
+            .auto_compact(false)
+            .maintenance(Duration::from_secs(3600))
     };
     let new = CreateOptions::vectors(1, Metric::Ip);
     let mut db = Some(Database::create(&path, &new, options()).unwrap());

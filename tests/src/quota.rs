@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Limits the bytes that the files below a directory have together. sled's files are not written through
-/// [`Files`](mopqdb::disk::files::Files), and not counted.
+/// [`Files`](mopqdb::testing::disk::Files), and not counted.
 #[derive(Debug)]
 pub struct Quota {
     dir: PathBuf,

@@ -377,10 +377,24 @@ impl Image {
                 }
             }
             Event::Rename(from, to) => {
-                let file = *self.seen.get(from).unwrap_or_else(|| {
-                    panic!("{} was made behind the recording's back", from.display())
-                });
-                self.change(Some(from.clone()), Some((to.clone(), file)));
+                let inside: Vec<_> = (self.seen.iter())
+                    .filter(|(path, _)| path.starts_with(from))
+                    .map(|(path, file)| (path.clone(), *file))
+                    .collect();
+                assert!(
+                    !inside.is_empty(),
+                    "{} was made behind the recording's back",
+                    from.display()
+                );
+                // A directory moves with all that is in it.
+                for (path, file) in inside {
+                    let rest = path.strip_prefix(from).expect("it begins so");
+                    let come = match rest.as_os_str().is_empty() {
+                        true => to.clone(),
+                        false => to.join(rest),
+                    };
+                    self.change(Some(path), Some((come, file)));
+                }
             }
             Event::Link(from, to) => {
                 let file = self.seen[from];

@@ -4,7 +4,6 @@ use mopqdb::bundle::BundleWriter;
 use mopqdb::quantizer::{TrainPq, train_opq, train_pq};
 use mopqdb::{
     Bundle, CreateOptions, Database, Hit, Metric, Options, QueryOptions, Row, Search, Snapshot,
-    Value,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,13 +50,11 @@ impl Random {
 
 /// Options that seal early, so that a few rows make several segments, and do nothing unasked.
 pub fn small() -> Options {
-    Options {
-        threads: 2,
-        seal_rows: 50,
-        seal_in_background: false,
-        auto_compact: false,
-        ..Options::default()
-    }
+    Options::default()
+        .threads(2)
+        .seal_rows(50)
+        .seal_in_background(false)
+        .auto_compact(false)
 }
 
 /// A new database of vectors, with [`small`] options.
@@ -74,13 +71,11 @@ pub fn codebooks(
     opq: bool,
     seed: u64,
 ) -> Bundle {
-    let options = TrainPq {
-        subspaces: 4,
-        codewords: 16,
-        iterations: 4,
-        seed,
-        ..TrainPq::default()
-    };
+    let options = TrainPq::default()
+        .subspaces(4)
+        .codewords(16)
+        .iterations(4)
+        .seed(seed);
     let quantizer = if opq {
         train_opq(vectors, dim, metric, &options)
     } else {
@@ -194,10 +189,7 @@ fn exact(query: &[f32], vector: &[f32], metric: Metric) -> f32 {
 
 /// A row with a vector.
 pub fn put(key: &str, vector: &[f32]) -> Row {
-    Row {
-        key: key.into(),
-        value: Value::Vector(vector.to_vec()),
-    }
+    Row::vector(key, vector.to_vec())
 }
 
 /// Keys of the hits.

@@ -1,7 +1,7 @@
 //! A disk that somebody watches: each call is shown before it happens, when it can be failed or held up, and after.
 
-use mopqdb::disk::files::{Disk, Files, NewFile};
-use mopqdb::disk::mmap::Mapping;
+use mopqdb::testing::disk::Mapping;
+use mopqdb::testing::disk::{Disk, Files, NewFile, OpenFile, Storage};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,6 +103,28 @@ impl Watched {
     }
 }
 
+impl Storage for Watched {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.watch(Call::Look(path), || self.disk.read(path))
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        self.watch(Call::Look(path), || self.disk.len(path))
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapping> {
+        self.watch(Call::Look(path), || self.disk.map(path))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.watch(Call::Look(path), || self.disk.list(path))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        self.watch(Call::Look(path), || self.disk.open(path))
+    }
+}
+
 impl Files for Watched {
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         let id = self.next.fetch_add(1, Ordering::SeqCst);
@@ -137,22 +159,6 @@ impl Files for Watched {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.watch(Call::SyncDir(path), || self.disk.sync_dir(path))
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.watch(Call::Look(path), || self.disk.read(path))
-    }
-
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        self.watch(Call::Look(path), || self.disk.len(path))
-    }
-
-    fn map(&self, path: &Path) -> io::Result<Mapping> {
-        self.watch(Call::Look(path), || self.disk.map(path))
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.watch(Call::Look(path), || self.disk.list(path))
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A schedule that fails is printed, and can be run again with `shuttle::replay`.
 
-use mopqdb::disk::files::Files;
+use mopqdb::testing::disk::Files;
 use mopqdb::{
     BundleWriter, CreateOptions, Database, Metric, ModelId, Options, Reader, RebuildOptions, Row,
     Snapshot, Value,
@@ -129,14 +129,12 @@ const DIM: usize = 4;
 const PAIRS: usize = 3;
 
 fn options() -> Options {
-    Options {
-        threads: 1,
-        seal_rows: 1000,
-        seal_in_background: false,
-        auto_compact: false,
-        maintenance: Duration::from_secs(3600),
-        ..Options::default()
-    }
+    Options::default()
+        .threads(1)
+        .seal_rows(1000)
+        .seal_in_background(false)
+        .auto_compact(false)
+        .maintenance(Duration::from_secs(3600))
 }
 
 fn pair(pair: usize, round: u64) -> [Row; 2] {
@@ -150,11 +148,7 @@ fn template(dir: &Path) -> ModelId {
     let sample: Vec<f32> = (0..40)
         .flat_map(|n| [(n % 7) as f32, (n % 5) as f32, 0.5, 1.0])
         .collect();
-    let small = TrainPq {
-        subspaces: 2,
-        codewords: 16,
-        ..TrainPq::default()
-    };
+    let small = TrainPq::default().subspaces(2).codewords(16);
     let quantizer = train_pq(&sample, DIM, Metric::Ip, &small).unwrap();
     let bundle = BundleWriter::new(dir.join("bundle"))
         .metric(Metric::Ip)
@@ -291,11 +285,7 @@ fn run(home: &Path, model: ModelId) {
     {
         let (db, shared) = (db.clone(), Arc::clone(&shared));
         spawn(Box::new(move || {
-            let wanted = RebuildOptions {
-                model: Some(model),
-                threads: 1,
-                ..RebuildOptions::default()
-            };
+            let wanted = RebuildOptions::default().model(Some(model)).threads(1);
             db.rebuild(&wanted).unwrap();
             shared.done();
         }));
@@ -311,7 +301,7 @@ fn run(home: &Path, model: ModelId) {
     {
         // As other processes would: they know the files alone. One goes on from what it has, one begins anew each time.
         let (shared, path) = (Arc::clone(&shared), path.clone());
-        let open = move || Reader::open_on(Arc::clone(&files), &path, options()).unwrap();
+        let open = move || Reader::open_on(files.clone(), &path, options()).unwrap();
         let anew = (Arc::clone(&shared), open.clone());
         spawn(Box::new(move || {
             while anew.0.goes_on() {

@@ -75,11 +75,7 @@ fn write_the_seeds() {
     let path = dir.path().join("db");
     let values = |n: usize| [(n % 7) as f32 - 3.0, (n % 5) as f32, 0.5, -(n as f32)];
     let sample: Vec<f32> = (0..40).flat_map(values).collect();
-    let options = TrainPq {
-        subspaces: 2,
-        codewords: 4,
-        ..TrainPq::default()
-    };
+    let options = TrainPq::default().subspaces(2).codewords(4);
     let quantizer = train_pq(&sample, 4, Metric::Ip, &options)
         .unwrap()
         .quantizer;

@@ -139,10 +139,7 @@ fn a_model_is_trained_registered_and_switched_to() {
     );
     assert!(run.join("run.svg").exists() && !run.join("last.safetensors").exists());
 
-    let options = RebuildOptions {
-        model: Some(model.id),
-        ..RebuildOptions::default()
-    };
+    let options = RebuildOptions::default().model(Some(model.id));
     mopqdb::rebuild(place.path("db"), &options).unwrap();
     let db = Database::open(place.path("db"), Options::default()).unwrap();
     assert_eq!(db.model().id(), Some(model.id));
@@ -358,10 +355,8 @@ fn texts(test: &str) -> Option<Place> {
 fn switch_to(place: &Place, output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let options = RebuildOptions {
-        model: Some(done["model"].as_str().unwrap().parse().unwrap()),
-        ..RebuildOptions::default()
-    };
+    let options =
+        RebuildOptions::default().model(Some(done["model"].as_str().unwrap().parse().unwrap()));
     let db = Database::open(place.path("db"), Options::default()).unwrap();
     db.rebuild(&options).unwrap();
     assert_eq!(db.model().id(), options.model);

@@ -137,11 +137,7 @@ impl Case {
 
     /// OPQ on rows sampled evenly, as a bundle.
     fn train(&self, bundle: &Path, subspaces: usize) -> Result<()> {
-        let options = TrainPq {
-            subspaces,
-            threads: 0,
-            ..TrainPq::default()
-        };
+        let options = TrainPq::default().subspaces(subspaces).threads(0);
         let step = (self.rows / options.sample).max(1);
         let (mut sample, mut at) = (Vec::new(), 0);
         self.for_each_batch(|some| {
@@ -170,10 +166,7 @@ impl Case {
         let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
         let before = process::resident()?;
         let opened = Instant::now();
-        let options = Options {
-            threads: asking.threads,
-            ..Options::default()
-        };
+        let options = Options::default().threads(asking.threads);
         let reader = Reader::open(index, options)?;
         // Peers with as many bytes per row answer from these bytes alone.
         let search = match reader.snapshot().model().quantizer() {

@@ -50,12 +50,10 @@ impl Case {
         let sample = vectors.take(30_000);
         let queries = vectors.take(QUERIES);
         let train = |subspaces, codewords| {
-            let options = TrainPq {
-                subspaces,
-                codewords,
-                iterations: 12,
-                ..TrainPq::default()
-            };
+            let options = TrainPq::default()
+                .subspaces(subspaces)
+                .codewords(codewords)
+                .iterations(12);
             train_pq(&sample, DIM, Metric::Ip, &options).map(|trained| trained.quantizer)
         };
         let quantizers = [train(bytes, 256)?, train(2 * bytes, 16)?];

@@ -7,7 +7,7 @@ use crate::clock::cpu_time;
 use crate::data::Blocks;
 use anyhow::{Result, ensure};
 use mopqdb::quantizer::{LookupTable, TrainPq, train_pq};
-use mopqdb::scan::Scanner;
+use mopqdb::testing::scan::Scanner;
 use mopqdb::{BundleWriter, CreateOptions, Database, Metric, Options, QueryOptions, Row, Search};
 use std::hint::black_box;
 
@@ -19,10 +19,7 @@ pub fn case(bench: &Bench, rows: usize, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::tempdir_in(&bench.out)?;
     let (bundle, place) = (folder.path().join("bundle"), folder.path().join("db"));
     let mut vectors = stream("clustered", 7);
-    let training = TrainPq {
-        iterations: 12,
-        ..TrainPq::default()
-    };
+    let training = TrainPq::default().iterations(12);
     let trained = train_pq(&vectors.take(30_000), DIM, Metric::Ip, &training)?.quantizer;
     BundleWriter::new(&bundle)
         .metric(Metric::Ip)
@@ -30,13 +27,11 @@ pub fn case(bench: &Bench, rows: usize, figures: &mut Figures) -> Result<()> {
         .method("pq")
         .quantizer(&trained)
         .finish()?;
-    let options = Options {
-        threads: 1,
-        seal_rows: usize::MAX,
-        seal_bytes: u64::MAX,
-        auto_compact: false,
-        ..Options::default()
-    };
+    let options = Options::default()
+        .threads(1)
+        .seal_rows(usize::MAX)
+        .seal_bytes(u64::MAX)
+        .auto_compact(false);
     let db = Database::create(&place, &CreateOptions::bundle(&bundle), options)?;
     let mut codes = vec![0; rows * 8];
     let part = rows / SEGMENTS;

@@ -3,7 +3,7 @@
 use super::codes::{Case, Coded};
 use super::{Bench, DIM};
 use anyhow::{Context, Result, bail};
-use mopqdb::scan::Scanner;
+use mopqdb::testing::scan::Scanner;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use super::{Bench, database, scan, train};
 use crate::machine::Machine;
 use anyhow::Result;
-use mopqdb::kernel::Kernel;
+use mopqdb::testing::kernel::Kernel;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;

@@ -7,7 +7,7 @@ pub mod figures;
 pub mod scan;
 pub mod train;
 
-use mopqdb::kernel::Kernel;
+use mopqdb::testing::kernel::Kernel;
 use std::path::PathBuf;
 
 /// Numbers a row.

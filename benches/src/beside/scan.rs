@@ -6,8 +6,8 @@ use super::{Bench, faiss, thousands};
 use crate::clock::{cpu_time, fastest};
 use crate::data::{check, plain_top};
 use anyhow::Result;
-use mopqdb::kernel::Kernel;
-use mopqdb::scan::Scanner;
+use mopqdb::testing::kernel::Kernel;
+use mopqdb::testing::scan::Scanner;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 

@@ -12,11 +12,7 @@ use mopqdb::quantizer::{Quantizer, TrainPq, train_opq, train_pq};
 pub fn case(bench: &Bench, subspaces: usize, figures: &mut Figures) -> Result<()> {
     let rows = stream("clustered", 9).take(if bench.quick { 20_000 } else { 65_536 });
     let count = rows.len() / DIM;
-    let training = TrainPq {
-        subspaces,
-        threads: 1,
-        ..TrainPq::default()
-    };
+    let training = TrainPq::default().subspaces(subspaces).threads(1);
     let start = cpu_time();
     let pq = train_pq(&rows, DIM, Metric::L2, &training)?;
     let pq_seconds = (cpu_time() - start).as_secs_f64();

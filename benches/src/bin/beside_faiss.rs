@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 use clap::Parser;
-use mopqdb::kernel::Kernel;
+use mopqdb::testing::kernel::Kernel;
 use mopqdb_benches::beside::codes::Case;
 use mopqdb_benches::beside::figures::Figures;
 use mopqdb_benches::beside::{Bench, database, scan, thousands, train};

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 /// Copy a live database, consistently, to a new directory
 ///
-/// Every row acknowledged before is in the copy, which is a database of its own, with all models and the records of training;
-/// others may go on inserting and querying. A backup that was stopped is started over by the same command. Left out are
-/// a rebuild in progress and what recovery put aside (`orphans`).
+/// The copy is an independent database with every row acknowledged before, all models and the training records. Other
+/// processes can insert and query meanwhile. If a backup was stopped, the same command starts it over. A rebuild in
+/// progress and `orphans/` are not copied.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +21,7 @@ pub struct Backup {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// Directory to make
+    /// Directory to create
     #[arg(value_name = "DEST")]
     dest: PathBuf,
     /// Leave out models that are not active, with their codes, and the records of training
@@ -33,7 +33,7 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Copies.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let options = BackupOptions::default()
             .active_only(self.active_only)

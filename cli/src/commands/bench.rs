@@ -3,9 +3,7 @@ use crate::out::{Out, Table};
 use crate::settings::Settings;
 use anyhow::{Result, bail};
 use clap::Args;
-use mopqdb::kernel::Kernel;
-use mopqdb::scan::Scanner;
-use mopqdb::{QueryOptions, Search};
+use mopqdb::{Machine, QueryOptions, Search};
 use serde_json::json;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -13,15 +11,15 @@ use std::time::{Duration, Instant};
 
 /// Time queries on this database, against the memory bandwidth of this machine
 ///
-/// Queries are stored vectors of evenly chosen rows, asked one at a time through the whole database. Before any is timed,
-/// the answers to some are compared with those of the plain kernel on one thread. The bandwidth is that of reading as
-/// many bytes as a query scans, with as many threads, in the same run.
+/// Queries are stored vectors of evenly spaced rows, one at a time. Before timing, some answers are compared with those
+/// of the scalar kernel on one thread. The bandwidth is measured in the same run, by reading as many bytes as a query
+/// scans with as many threads.
 ///
-/// Queries are by codes where the database has any, as with `--search codes`. `--search auto` times what `mopqdb query`
-/// does: candidates by codes, ordered by their stored vectors.
+/// Queries use codes if the database has any, as with `--search codes`. `--search auto` times what `mopqdb query` does:
+/// candidates by codes, ordered by their stored vectors.
 ///
-/// The kernel is the fastest of this CPU, or the one that the environment variable MOPQDB_KERNEL names: scalar, portable,
-/// avx2 or avx512. Answers are the same on all.
+/// The kernel is the fastest of this CPU, or the one that the environment variable MOPQDB_KERNEL names: scalar,
+/// portable, avx2 or avx512. All kernels give the same answers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +51,7 @@ const QUERIES: usize = 64;
 const CHECKED: usize = 3;
 
 impl Bench {
-    /// Times and prints.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let reader = super::read(&self.db, settings)?;
         let snapshot = reader.snapshot();
@@ -75,7 +73,7 @@ impl Bench {
         let mut options = QueryOptions::top(k).search(search);
         options.candidates = self.candidates;
         // Also checks every checksum and brings the codes into memory: not timed.
-        let plain = snapshot.scanned_by(Scanner::with_kernel(Kernel::named("scalar")?, 1));
+        let plain = snapshot.on_plain_kernel()?;
         for (number, query) in queries.iter().enumerate().take(CHECKED) {
             if reader.query_with(query, &options)? != plain.query_with(query, &options)? {
                 bail!(
@@ -104,12 +102,12 @@ impl Bench {
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         let (p50, p99) = (at(0.5), at(0.99));
         let threads = settings.threads();
-        let kernel = Scanner::new(1)?.kernel();
-        let bandwidth = bandwidth(kernel, scanned as usize, threads);
+        let machine = Machine::detect()?;
+        let bandwidth = machine.read_bandwidth(scanned as usize, threads);
         let rows_per_s = rows as f64 / p50;
         let gb_per_s = (scanned + scored) / p50 / 1e9;
         let scanned_per_row = scanned / rows as f64;
-        let kernel = kernel.name();
+        let kernel = machine.kernel();
         let mut out = Out::new(settings);
         if out.is_json() {
             out.object(&json!({
@@ -157,25 +155,4 @@ impl Bench {
         out.table(&table)?;
         out.flush()
     }
-}
-
-/// GB/s of reading so many bytes over and over, at best: what the threads reach together, each on its share.
-fn bandwidth(kernel: Kernel, bytes: usize, threads: usize) -> f64 {
-    let buffer = vec![1_u8; bytes.clamp(1 << 15, 1 << 30)];
-    let read = |part: &[u8]| {
-        let times = (0..15).map(|_| {
-            let started = Instant::now();
-            black_box(kernel.sum_of_words(part));
-            started.elapsed().as_secs_f64()
-        });
-        part.len() as f64 / times.fold(f64::INFINITY, f64::min) / 1e9
-    };
-    std::thread::scope(|scope| {
-        let parts = buffer.chunks(buffer.len().div_ceil(threads));
-        let readers: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
-        let rates = readers
-            .into_iter()
-            .map(|reader| reader.join().unwrap_or(0.0));
-        rates.sum()
-    })
 }

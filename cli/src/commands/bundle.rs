@@ -1,4 +1,4 @@
-//! `mopqdb bundle`: wrap an encoder of one's own, make its int8 variant, see what is in a bundle.
+//! `mopqdb bundle`: make a bundle from an encoder, make an int8 variant, show a bundle.
 
 use crate::out::Out;
 use crate::settings::Settings;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Wrap an encoder of your own, make its int8 variant, or show a bundle
+/// Make a bundle from your own encoder, make an int8 variant, or show a bundle
 #[derive(Debug, Args)]
 pub struct BundleCommand {
     #[command(subcommand)]
@@ -28,7 +28,7 @@ enum Action {
 
 /// Make a bundle of an ONNX encoder and its tokenizer, or of published BERT weights
 ///
-/// The encoder is run on a few texts; what was found is printed, and what can't be served is refused with the reason.
+/// Runs the encoder on a few texts and prints what it found. An encoder that cannot be used is refused with a reason.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ struct Make {
     #[arg(long, value_name = "FILE", required_unless_present = "weights")]
     onnx: Option<PathBuf>,
 
-    /// The encoder of the queries, if they have their own
+    /// A separate encoder for queries
     #[arg(long, value_name = "FILE", conflicts_with = "weights")]
     query_onnx: Option<PathBuf>,
 
@@ -53,11 +53,12 @@ struct Make {
     #[arg(long, value_name = "FILE", required_unless_present = "weights")]
     tokenizer: Option<PathBuf>,
 
-    /// Instead of --onnx: a folder with model.safetensors, config.json and tokenizer.json of a BERT-like model
+    /// Instead of --onnx: a directory with model.safetensors, config.json and tokenizer.json of a BERT-like
+    /// model
     #[arg(long, value_name = "DIR", conflicts_with_all = ["onnx", "tokenizer"])]
     weights: Option<PathBuf>,
 
-    /// Of --weights, only the first N layers
+    /// Use only the first N layers of --weights
     #[arg(long, value_name = "N", requires = "weights")]
     layers: Option<usize>,
 
@@ -65,38 +66,38 @@ struct Make {
     #[arg(long, default_value = "cosine")]
     metric: Metric,
 
-    /// mean, cls or none; the default is by the output's shape
+    /// mean, cls or none; default: by the shape of the output
     #[arg(long)]
     pooling: Option<Pooling>,
 
-    /// Which output of the graph; the default is by its usual names
+    /// Output of the graph; default: one with a usual name
     #[arg(long, value_name = "NAME")]
     output: Option<String>,
 
-    /// Scale vectors to length 1, or not; the default is to for cosine
+    /// Whether to scale vectors to length 1; default: true for cosine
     #[arg(long, value_name = "BOOL")]
     normalize: Option<bool>,
 
-    /// Cut keys, and queries if not said otherwise, to so many tokens
+    /// Maximum tokens of keys, and of queries unless --max-query-tokens is given
     #[arg(long, value_name = "N", default_value_t = 256)]
     max_tokens: usize,
 
-    /// Cut queries to so many tokens
+    /// Maximum tokens of queries
     #[arg(long, value_name = "N")]
     max_query_tokens: Option<usize>,
 
-    /// Put before each key
+    /// Prefix of each key
     #[arg(long, value_name = "TEXT", default_value = "")]
     key_prefix: String,
 
-    /// Put before each query
+    /// Prefix of each query
     #[arg(long, value_name = "TEXT", default_value = "")]
     query_prefix: String,
 }
 
-/// Make the int8 variant of a bundle's encoder: a quarter of the size, faster, slightly other vectors
+/// Make an int8 variant of a bundle's encoder: a quarter of the size, faster, slightly different vectors
 ///
-/// It is another encoder, with an id of its own: rows are encoded anew under it. A trained quantizer is not carried over.
+/// The variant is another encoder with its own id: rows must be encoded again. A trained quantizer is not copied.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -120,7 +121,7 @@ struct Show {
 }
 
 impl BundleCommand {
-    /// Does what was asked for.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let report = match self.action {
             Action::Make(make) => make.run()?,
@@ -159,7 +160,7 @@ impl Make {
             let story = json!({"weights": weights.file_name().and_then(|name| name.to_str()), "layers": self.layers});
             let bundle =
                 bundle_from_weights(weights, &self.to, spec, self.metric, self.layers, story)?;
-            // Run once, so that what does not work is said now.
+            // Run the encoder once, so that errors appear now.
             let encoder = bundle
                 .encoder()?
                 .context("the bundle was made with an encoder")?;
@@ -192,7 +193,7 @@ impl Make {
     }
 }
 
-/// What running the encoder has shown.
+/// Returns the findings as JSON.
 fn found(findings: &Findings) -> Value {
     let ports = |ports: &[Port]| -> Vec<String> {
         ports
@@ -276,7 +277,7 @@ impl Show {
     }
 }
 
-/// A bundle in words.
+/// Returns a description of a bundle.
 fn describe(bundle: &Bundle) -> Result<Value> {
     let manifest = bundle.manifest();
     let bytes: u64 = manifest.files.iter().map(|file| file.bytes).sum();
@@ -306,7 +307,7 @@ fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// A line a field, nested ones with their path.
+/// Prints one line per field; nested fields with their path.
 fn print_lines(report: &Value, out: &mut Out) -> Result<()> {
     fn lines(path: &str, value: &Value, out: &mut Out) -> Result<()> {
         match value {

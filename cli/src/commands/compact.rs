@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Merge segments and free the space of deleted and replaced rows
 ///
-/// Happens by itself while a program writes; queries go on meanwhile.
+/// This happens automatically while a program writes. Queries continue meanwhile.
 #[derive(Debug, Args)]
 pub struct Compact {
     /// The database
@@ -16,7 +16,7 @@ pub struct Compact {
 }
 
 impl Compact {
-    /// Compacts.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let database = super::open(&self.db, settings)?;
         let done = database.compact()?;

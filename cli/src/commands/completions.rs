@@ -17,7 +17,7 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Prints them.
+    /// Runs the command.
     pub fn run(self) -> Result<()> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::command(), "mopqdb", &mut script);

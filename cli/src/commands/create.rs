@@ -7,12 +7,12 @@ use mopqdb::{CreateOptions, Metric, Precision};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Make an empty database
+/// Create an empty database
 ///
-/// With an encoder it takes texts; with `--encoder none` it takes ready-made vectors of `--dim`.
+/// With an encoder the database stores texts; with `--encoder none` it stores vectors of `--dim` dimensions.
 ///
-/// `--store` chooses how vectors are rounded on disk: f32 takes 4 bytes per value, f16 2, i8 1. Codes, which are what stays in
-/// memory, have the same size with each.
+/// `--store` chooses how vectors are rounded on disk: f32 takes 4 bytes per value, f16 2, i8 1. The size of codes,
+/// which stay in memory, does not depend on it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,13 +27,14 @@ pub struct Create {
     /// `default`, `none`, or the directory of a bundle; `none` when --dim is given
     #[arg(long, value_name = "BUNDLE")]
     encoder: Option<String>,
-    /// Width of ready-made vectors
+    /// Dimensions of the vectors
     #[arg(long, value_name = "N")]
     dim: Option<usize>,
-    /// How queries and keys are compared: ip, cosine or l2; the encoder's own where it has one, else cosine
+    /// Metric: ip, cosine or l2; default: the encoder's, or cosine
     #[arg(long)]
     metric: Option<Metric>,
-    /// How stored vectors are rounded, for good: f32, f16 or i8; f32 for ready-made vectors, f16 for texts
+    /// Precision of stored vectors: f32, f16 or i8; cannot be changed later; default: f32 for vectors, f16
+    /// for texts
     #[arg(long, value_name = "PRECISION", value_parser = precision)]
     store: Option<Precision>,
 }
@@ -50,7 +51,7 @@ fn precision(name: &str) -> Result<Precision, String> {
 }
 
 impl Create {
-    /// Makes it.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let bundle = match self.encoder.as_deref() {
             Some("none") => None,
@@ -59,17 +60,24 @@ impl Create {
             None if self.dim.is_some() => None,
             None => Some(mopqdb::encoder::default_bundle()?),
         };
-        if bundle.is_none() && self.dim.is_none() {
-            return Err(usage(
-                "--encoder none takes ready-made vectors: give their width with --dim N",
-            ));
-        }
-        let options = CreateOptions {
-            bundle,
-            dim: self.dim,
-            metric: self.metric,
-            store: self.store,
+        let mut options = match (bundle, self.dim) {
+            (Some(bundle), _) => CreateOptions::bundle(bundle),
+            (None, Some(dim)) => CreateOptions::vectors(dim, Metric::Cosine),
+            (None, None) => {
+                return Err(usage(
+                    "--encoder none takes vectors: give their width with --dim N",
+                ));
+            }
         };
+        if let Some(dim) = self.dim {
+            options = options.dim(dim);
+        }
+        if let Some(metric) = self.metric {
+            options = options.metric(metric);
+        }
+        if let Some(store) = self.store {
+            options = options.store(store);
+        }
         let database = super::create(&self.db, &options, settings)?;
         let model = database.model();
         let mut out = Out::new(settings);

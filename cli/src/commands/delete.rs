@@ -12,11 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Delete rows by key, or all whose keys begin alike
+/// Delete rows by key, or all rows with a key prefix
 ///
-/// Keys that are not there are no error. Space is freed by compaction, which happens by itself.
+/// Keys that do not exist are ignored. Compaction frees the space automatically.
 ///
-/// --prefix deletes in batches, oldest row first. Each batch is durable and complete or not there at all. When the command
+/// --prefix deletes in batches, oldest row first. Each batch is durable and atomic. When the command
 /// is stopped, it prints how many rows were deleted, and the same command again deletes the others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -36,11 +36,11 @@ pub struct Delete {
     prefix: Option<String>,
 }
 
-/// Deleted, and durable, at once.
+/// The number of keys per batch.
 const BATCH: usize = 10_000;
 
 impl Delete {
-    /// Deletes them.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         match &self.prefix {
             // Easily the value of a variable that was never set (`--prefix "$OLD"`).

@@ -19,22 +19,21 @@ use std::path::PathBuf;
 
 /// Measure the recall of one or several models on pairs of query and right answer
 ///
-/// Recall@k is the mean over queries of the share of right rows among the first k of all living rows. Right rows that tie
+/// Recall@k is the mean over queries of the share of right rows among the first k of all live rows. Right rows that tie
 /// with others count by their chance of being among the first k; `recall_worst` and `recall_best` are those of losing
 /// and winning every tie. Intervals are 95% by bootstrap over queries, paired where lines are compared: each with the
-/// first, and with exact search where that is among them (`--search auto,exact`). Beside it: the recall of exact search
-/// by the encoder's full-precision vectors, the reconstruction loss (also relative to the spread of the rows), and how
-/// evenly codewords are used.
+/// first, and with exact search where that is among them (`--search auto,exact`). Also printed: the recall of exact
+/// search by the encoder's full-precision vectors, the reconstruction loss (also relative to the spread of the rows),
+/// and how evenly codewords are used.
 ///
-/// Rows are searched as `mopqdb query` searches them: `--search` takes one or several of `auto`, `codes` and `exact`, and
-/// there is one line per model and way of searching. Each k is measured with the candidates that a query for k hits
-/// takes.
+/// Rows are searched as by `mopqdb query`. `--search` takes one or several of `auto`, `codes` and `exact`; there is one
+/// line per model and search mode. Each k is measured with the candidates that a query for k hits takes.
 ///
 /// Any two models can be compared: `--model 3f2a --model exact`. `all` is the active model, then every other that has
 /// codes, then `exact`, which searches rows by their stored vectors. In a pipe the first line names the columns.
 ///
-/// Pairs are lines `query TAB right answer`; lines with the same query are one query with many right answers. A
-/// right answer that is no row of the database is an error; with --skip-missing such lines are left out and counted.
+/// Pairs are lines `query TAB right answer`; lines with the same query are one query with many right answers. A right
+/// answer that is not a row of the database is an error; --skip-missing skips and counts such lines.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,7 +52,7 @@ pub struct Eval {
     pairs: PathBuf,
     #[command(flatten)]
     columns: Columns,
-    /// Where recall is measured
+    /// Values of k
     #[arg(
         short,
         value_name = "K,...",
@@ -71,10 +70,10 @@ pub struct Eval {
     /// Candidates of `--search auto`, for every k; default: those of a query for k hits
     #[arg(long, value_name = "C")]
     candidates: Option<usize>,
-    /// Leave a row that is the query itself (same text, or same vector) out of its ranking
+    /// Exclude the row that is the query itself (same text or vector)
     #[arg(long)]
     exclude_self: bool,
-    /// The group of each key: a line `key TAB group`, or a group alone for the key that is the line's number. All rows
+    /// The group of each key: lines `key TAB group`, or only a group, for the key equal to the line number. All rows
     /// of a right row's group (or the query's own) are right
     #[arg(long, value_name = "FILE")]
     groups: Option<PathBuf>,
@@ -85,7 +84,7 @@ pub struct Eval {
 }
 
 impl Eval {
-    /// Measures and prints.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let mut cuts = self.k.clone();
         cuts.sort_unstable();
@@ -106,11 +105,10 @@ impl Eval {
         let snapshot = reader.snapshot();
         let models = self.models(snapshot.model().model_id())?;
         let pairs = self.columns.read(&self.pairs)?;
-        let find = FindOptions {
-            by_key: self.columns.by_key(),
-            exclude_self: self.exclude_self,
-            groups: self.groups.as_deref().map(groups).transpose()?,
-        };
+        let find = FindOptions::default()
+            .by_key(self.columns.by_key())
+            .exclude_self(self.exclude_self)
+            .groups(self.groups.as_deref().map(groups).transpose()?);
         let questions = Questions::find(&snapshot, &pairs.asks, &find)?;
         self.columns.check_missing(&pairs, &questions)?;
         if questions.all.is_empty() {
@@ -119,16 +117,14 @@ impl Eval {
                 self.pairs.display()
             );
         }
-        let options = EvalOptions {
-            cuts: cuts.clone(),
-            candidates: self.candidates,
-            samples: match self.html {
+        let options = EvalOptions::default()
+            .cuts(cuts.clone())
+            .candidates(self.candidates)
+            .samples(match self.html {
                 Some(_) => html::SAMPLES,
                 None => 0,
-            },
-            memory_limit: settings.memory_limit,
-            progress: None,
-        };
+            })
+            .memory_limit(settings.memory_limit);
         let mut measurer = Measurer::new(&self.db, settings, &snapshot, &questions, options)?;
         let (mut measured, mut without) = (Vec::new(), Vec::new());
         for id in models {
@@ -215,5 +211,5 @@ impl Eval {
     }
 }
 
-/// Of the bootstrap.
+/// The seed of the bootstrap.
 const SEED: u64 = 42;

@@ -13,19 +13,19 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A way out: the rows, or the codes, in files that other programs read
+/// Export rows, vectors or codes to files that other programs read
 ///
 /// DEST is a new directory. `jsonl`: rows.jsonl, as `insert` reads it. `npy`: vectors.npy, codes.npy (rows, subspaces),
 /// codebooks.npy (subspaces, codewords, sub_dim), and head_weight.npy, head_bias.npy, rotation.npy where the model has
-/// them. `faiss`: index.faiss, which Faiss itself loads; it takes queries as `mopqdb query --vectors` does and finds the
-/// same rows. Beside npy and faiss, line n of keys.txt (from 0) is the key of row n; tabs, line ends and backslashes in
-/// keys are written \t, \n and \\.
+/// them. `faiss`: index.faiss, which Faiss loads; it takes the same query vectors as `mopqdb query --vectors` and finds
+/// the same rows. With npy and faiss, line n of keys.txt (from 0) is the key of row n; tabs, line ends and backslashes
+/// in keys are written \t, \n and \\.
 ///
 /// `jsonl` reads only the files that hold rows: it works without the model, and on a database whose codes are damaged.
 /// With --salvage it also skips damage in those files: it writes every row that can be read, lists the rest, and exits
 /// with 3 if there is any.
 ///
-/// Faiss can't express an activation after the head or soft queries: such models are refused by name.
+/// Faiss does not support an activation after the projection, or soft queries; exporting such a model is an error.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -37,7 +37,7 @@ pub struct Export {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// Directory to make
+    /// Directory to create
     #[arg(value_name = "DEST")]
     dest: PathBuf,
     /// What to write
@@ -46,14 +46,14 @@ pub struct Export {
     /// A model other than the active one, by the first digits of its id (npy and faiss)
     #[arg(long, value_name = "ID")]
     model: Option<String>,
-    /// Skip what is damaged, and list it (jsonl)
+    /// Skip and list damaged data (jsonl)
     #[arg(long)]
     salvage: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// An index file of Faiss, and keys.txt
+    /// A Faiss index file, and keys.txt
     Faiss,
     /// Vectors, codes and codebooks as numpy arrays, and keys.txt
     Npy,

@@ -22,7 +22,7 @@ pub struct Get {
 }
 
 impl Get {
-    /// Prints those that are there; the others are an error.
+    /// Runs the command. Keys that do not exist are an error.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let reader = super::read(&self.db, settings)?;
         let snapshot = reader.snapshot();
@@ -47,7 +47,7 @@ impl Get {
     }
 }
 
-/// As `insert` reads it.
+/// Returns a row as JSON, as `insert` reads it.
 pub(super) fn object(row: &Row) -> serde_json::Value {
     match &row.value {
         Value::Text(text) => json!({"key": row.key, "text": text}),

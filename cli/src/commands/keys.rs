@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 /// List keys, oldest row first
 ///
-/// Prints one key per line, as it is. A key that holds a line end or begins with a double quote is written as a JSON
+/// Prints one key per line, unchanged. A key that holds a line end or begins with a double quote is written as a JSON
 /// string; `delete` and `query --keys-from` read it back. With --json each line is an object. On a terminal, control
-/// characters and controls of the writing direction are shown as �. Memory does not grow with the number of rows, and no
-/// lock is taken.
+/// characters and bidirectional controls are shown as �. Memory does not grow with the number of rows; no lock is
+/// taken.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Prints them as they are read.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let reader = super::read(&self.db, settings)?;
         let mut out = Out::new(settings);

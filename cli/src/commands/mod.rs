@@ -1,4 +1,4 @@
-//! The commands, a file each.
+//! The commands, one file each.
 
 mod backup;
 mod bench;
@@ -21,6 +21,7 @@ mod seal;
 mod setup;
 mod stats;
 mod train;
+mod tune;
 mod verify;
 
 use crate::out::say;
@@ -44,6 +45,7 @@ pub enum Command {
     Keys(keys::Keys),
     Delete(delete::Delete),
     Train(train::Train),
+    Tune(tune::Tune),
     Rebuild(rebuild::Rebuild),
     Eval(eval::Eval),
     Models(models::Models),
@@ -61,7 +63,7 @@ pub enum Command {
     Completions(completions::Completions),
 }
 
-/// Runs one.
+/// Runs a command.
 pub fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Create(create) => create.run(settings),
@@ -71,6 +73,7 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
         Command::Keys(keys) => keys.run(settings),
         Command::Delete(delete) => delete.run(settings),
         Command::Train(train) => train.run(settings),
+        Command::Tune(tune) => tune.run(settings),
         Command::Rebuild(rebuild) => rebuild.run(settings),
         Command::Eval(eval) => eval.run(settings),
         Command::Models(models) => models.run(settings),
@@ -89,7 +92,7 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
     }
 }
 
-/// Opens a database for writing and says what opening had to mend.
+/// Opens a database for writing and prints what recovery repaired.
 fn open(db: &Path, settings: &Settings) -> Result<Database> {
     let database = Database::open(db, settings.options())?;
     warn(&database);
@@ -126,7 +129,7 @@ fn open_model(db: &Path, id: ModelId, settings: &Settings) -> Result<Model> {
     Ok(mopqdb::open_model(db, id, settings.threads)?)
 }
 
-/// Whether a model's codes can be made from the stored vectors.
+/// Returns `true` if a model's codes can be computed from the stored vectors.
 fn same_encoder(snapshot: &Snapshot, model: &Model) -> Result<()> {
     if model.encoder_id() != snapshot.model().encoder_id() {
         anyhow::bail!(

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// List the models of a database: method, shape, date, recall
 ///
-/// The active one is marked with `*`. Recall is that on the validation pairs of its training. `exact` is in every database:
-/// the active encoder without a quantizer, which searches rows by their stored vectors. `mopqdb rebuild DB --model ID` switches
-/// to one of them.
+/// `*` marks the active model. Recall is measured on the validation pairs of the training. `exact` is in every
+/// database: the active encoder without a quantizer, which searches rows by their stored vectors. `mopqdb rebuild DB
+/// --model ID` switches to one of them.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -38,9 +38,9 @@ enum Action {
 
 /// Add a bundle to the models of a database, and print its id
 ///
-/// A bundle with another encoder, an int8 variant of the same, or codebooks for ready-made vectors. The database still
-/// answers with the model that it has: `mopqdb rebuild DB --model ID` switches to the new one. The bundle is copied; a
-/// damaged one, or one that does not fit the database, is refused and nothing is changed.
+/// The bundle may have another encoder, an int8 variant, or codebooks for vectors. The database still answers with the
+/// model that it has: `mopqdb rebuild DB --model ID` switches to the new one. The bundle is copied; a damaged or
+/// incompatible one is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -76,7 +76,7 @@ impl Add {
 }
 
 impl Models {
-    /// Lists them, oldest first, or adds one.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         match (self.action, self.db) {
             (Some(Action::Add(add)), _) => add.run(settings),

@@ -5,9 +5,9 @@ use clap::Args;
 use mopqdb::{PruneOptions, find_model};
 use std::path::PathBuf;
 
-/// Drop models, codes and staged files that are no longer wanted
+/// Drop inactive models with their codes, and staged files
 ///
-/// The active model always stays. A model that is dropped can't be rolled back to.
+/// The active model always stays. You cannot roll back to a dropped model.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -20,27 +20,26 @@ pub struct Prune {
     /// A model to keep, by the first digits of its id; may be given several times
     #[arg(long, value_name = "ID")]
     keep: Vec<String>,
-    /// Drop what recovery and repair put aside, too
+    /// Also drop `orphans/`: files moved aside by recovery and repair
     #[arg(long)]
     orphans: bool,
-    /// Only tell what would go
+    /// Only list what would be dropped
     #[arg(long)]
     dry_run: bool,
 }
 
 impl Prune {
-    /// Drops and tells.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let keep: Result<Vec<_>, _> = self
             .keep
             .iter()
             .map(|prefix| find_model(&self.db, prefix))
             .collect();
-        let options = PruneOptions {
-            keep: keep?,
-            orphans: self.orphans,
-            dry_run: self.dry_run,
-        };
+        let options = PruneOptions::default()
+            .keep(keep?)
+            .orphans(self.orphans)
+            .dry_run(self.dry_run);
         let pruned = mopqdb::prune(&self.db, &options)?;
         let mut out = Out::new(settings);
         if out.is_json() {

@@ -14,17 +14,16 @@ use std::sync::mpsc;
 
 /// Find the rows nearest to a text or a vector
 ///
-/// Rows are found by codes of a few bytes, and the best of them are then ordered by their stored vectors
-/// (`--search auto`). `codes` leaves the second step out, `exact` compares the query with every stored vector. In a
-/// database that has no codes yet, `auto` is `exact`.
+/// `--search auto` finds candidates by their codes and orders them by their stored vectors. `codes` skips the second
+/// step, `exact` compares the query with every stored vector. Without codes, `auto` is `exact`.
 ///
-/// Prints one hit per line: rank, score, key, text. In a pipe the fields are separated by tabs and complete; tabs, line
-/// ends and backslashes inside them are written \t, \n, \r and \\, everything else as it is. Ranks begin at 1 again with
-/// each query (--json shows which query). On a terminal, control characters and controls of the writing direction are
-/// shown as �. Larger scores are better, whatever the metric: the score is the cosine, the inner product, or the negative
-/// squared distance for l2. With `--search codes` it is the estimate that the row's code gives.
+/// Prints one hit per line: rank, score, key, text. In a pipe, fields are tab-separated and complete; tabs, line ends
+/// and backslashes in them are written \t, \n, \r and \\. Ranks start at 1 for each query (--json includes the query).
+/// On a terminal, control characters and bidirectional controls are shown as �. Larger scores are better: the cosine,
+/// the inner product, or the negative squared distance for l2. With `--search codes` the score is estimated from the
+/// code.
 ///
-/// Words are joined by a space. Words that begin with a dash follow after `--`; negative numbers need none.
+/// Words are joined by spaces. Words that begin with a dash must follow `--`, except negative numbers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,32 +51,32 @@ pub struct Query {
     /// Query vectors: .npy, .fvecs or .fbin
     #[arg(long, value_name = "Q.npy", conflicts_with_all = ["text", "file", "stdin"])]
     vectors: Option<PathBuf>,
-    /// How many hits
+    /// Number of hits
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
     k: u32,
-    /// Which scores find the rows: `auto`, `codes` or `exact`
+    /// Search mode: `auto`, `codes` or `exact`
     #[arg(long, value_name = "HOW", default_value_t = Search::Auto, value_parser = search, hide_default_value = true)]
     search: Search,
-    /// Rows that `auto` takes by codes and orders by their stored vectors: more find more and take longer. At least the
-    /// number of hits, --offset included; default: ten per hit, at least 400
+    /// Candidates of `auto`; more candidates raise recall and time. At least the number of hits, including --offset;
+    /// default: ten per hit, at least 400
     #[arg(long, value_name = "C")]
     candidates: Option<usize>,
-    /// Leave out the first N hits
+    /// Skip the first N hits
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     offset: usize,
-    /// Leave out hits whose score is lower than S
+    /// Skip hits with a score below S
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     min_score: Option<f32>,
-    /// Leave out hits whose similarity (the metric of the stored vectors) is lower than S
+    /// Skip hits with a similarity (metric of the stored vectors) below S
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     min_similarity: Option<f32>,
     /// Print what each stage of the query did: rows, bytes and microseconds. On stderr, or within --json
     #[arg(long)]
     explain: bool,
-    /// Only among these keys, one per line, as `keys` prints them
+    /// Search only these keys, one per line, as `keys` prints them
     #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
     keys_from: Option<PathBuf>,
-    /// Only among keys that begin with P
+    /// Search only keys that begin with P
     #[arg(long, value_name = "P")]
     prefix: Option<String>,
 }
@@ -86,7 +85,7 @@ pub struct Query {
 const TOGETHER: usize = 64;
 
 impl Query {
-    /// Asks and prints.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         check_candidates(self.search, self.candidates)?;
         let mut options = QueryOptions::top(self.k as usize)
@@ -213,7 +212,8 @@ impl Asker {
         Ok(())
     }
 
-    /// Answers a line when it has come, and those that came with it in one pass. Sees what was inserted meanwhile.
+    /// Answers each line as it arrives; lines that arrive together share one pass. Refreshes the reader before
+    /// each pass.
     fn as_they_come(&mut self) -> Result<()> {
         let (sender, lines) = mpsc::sync_channel(TOGETHER);
         std::thread::spawn(move || {
@@ -358,7 +358,7 @@ pub(super) fn check_codes(search: Search, snapshot: &Snapshot, db: &Path) -> Res
     Ok(())
 }
 
-/// A way of searching by its name.
+/// Returns a way of searching by its name.
 pub(super) fn search(name: &str) -> Result<Search, String> {
     let named = Search::ALL.into_iter().find(|search| search.name() == name);
     named.ok_or_else(|| format!("it is one of {}", Search::ALL.map(Search::name).join(", ")))

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// Re-encode every row under another model, then switch to it
 ///
-/// Queries and inserts go on meanwhile, in this and other processes: each answer is wholly of the old or wholly of the
-/// new model. Only what changed is computed: under the same encoder stored vectors are quantized again, and no text is
-/// encoded. Interrupted, it goes on where it stopped when run again; the old model keeps serving until the switch.
+/// Queries and inserts continue meanwhile, in this and other processes; each answer is entirely of the old or of the
+/// new model. Under the same encoder only the codes are computed again, and no text is encoded. The old model answers
+/// until the switch. If interrupted, the same command continues.
 ///
 /// Where another process has the database open for writing, that process makes the switch when the rows are prepared;
 /// --wait bounds how long to wait for it (exit code 4: the prepared work is kept).
@@ -36,7 +36,7 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// Prepares and commits.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         stop::listen();
         let model = self
@@ -45,13 +45,12 @@ impl Rebuild {
             .map(|prefix| mopqdb::find_model(&self.db, prefix))
             .transpose()?;
         let progress = Progress::new("rebuilding", "rows", Some(0));
-        let options = RebuildOptions {
-            model,
-            threads: settings.threads,
-            memory_limit: settings.memory_limit,
-            wait: Duration::from_secs(self.wait),
-            watch: progress.watch(),
-        };
+        let options = RebuildOptions::default()
+            .model(model)
+            .threads(settings.threads)
+            .memory_limit(settings.memory_limit)
+            .wait(Duration::from_secs(self.wait))
+            .watch(progress.watch());
         let started = Instant::now();
         let rebuilt = mopqdb::rebuild(&self.db, &options)?;
         let seconds = started.elapsed().as_secs_f64();

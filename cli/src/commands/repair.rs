@@ -9,13 +9,13 @@ use std::path::PathBuf;
 
 /// Repair a damaged database, and report every decision
 ///
-/// Works on a database that does not open. Reads every byte. Codes are computed again from vectors, vectors from texts;
-/// single flipped bits are corrected; of a damaged file with rows, all other rows are kept. No file that holds rows is
-/// deleted: what is not used any more moves to `orphans/` in the database.
+/// Works on a database that does not open. Reads every byte. Recomputes codes from vectors and vectors from texts,
+/// corrects single flipped bits, and keeps all undamaged rows of a damaged file. Never deletes a file with rows: unused
+/// files move to `orphans/` in the database.
 ///
-/// Where something can't be read, the command asks before it goes on without it; --yes answers for you. Without a
-/// terminal and --yes it does everything that loses nothing and lists the rest. The exit code is 3 if anything is lost
-/// or left, and 0 if everything could be computed again.
+/// Asks before it drops unreadable data; --yes answers yes. Without a terminal and without --yes it does everything
+/// that loses nothing, and lists the rest. The exit code is 3 if anything is lost or left, 0 if everything was
+/// recomputed.
 ///
 /// --restore brings back the rows of files in `orphans/`. Rows that were deleted after their file was moved there come
 /// back too.
@@ -29,7 +29,7 @@ pub struct Repair {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// Go on without what can't be read
+    /// Continue without unreadable data
     #[arg(long)]
     yes: bool,
     /// Bring back the rows of files in orphans/
@@ -38,7 +38,7 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Repairs, asks if need be, and prints.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let options = RepairOptions::default()
             .accept_loss(self.yes)

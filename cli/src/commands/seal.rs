@@ -5,9 +5,10 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Make a segment of the rows that are in the log only
+/// Seal the rows that are only in the log into a segment
 ///
-/// Happens by itself as the log grows, and at the end of an insert that leaves a large log. A sealed database opens faster.
+/// This happens automatically as the log grows, and at the end of an insert that leaves a large log. A sealed database
+/// opens faster.
 #[derive(Debug, Args)]
 pub struct Seal {
     /// The database
@@ -16,7 +17,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Seals.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let database = super::open(&self.db, settings)?;
         let sealed = database.seal()?;

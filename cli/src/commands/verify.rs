@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 /// Check a database for damage
 ///
-/// Reads every byte and compares it with its checksum. Takes no lock, changes nothing, and works on a database that does
-/// not open. --deep also computes every code again from its stored vector, which must be the same to the bit; it needs
-/// no encoder. --encode N also encodes N texts again and compares them with what is stored, to a cosine of 0.999. What
-/// is damaged is listed, and the exit code is 3.
+/// Reads every byte and compares it with its checksum. Takes no lock, changes nothing, and works on a database that
+/// does not open. --deep also recomputes every code from its stored vector and compares it bit by bit, without the
+/// encoder. --encode N also encodes N texts again and compares them with the stored vectors (cosine of at least 0.999).
+/// Lists damage and exits with 3.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +21,7 @@ pub struct Verify {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
-    /// Compute every code again
+    /// Recompute every code
     #[arg(long)]
     deep: bool,
     /// With --deep: encode N texts again
@@ -30,15 +30,14 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Checks and lists.
+    /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         if self.encode.is_some() && !self.deep {
             return Err(usage("--encode goes with --deep"));
         }
-        let options = VerifyOptions {
-            deep: self.deep,
-            encode: self.encode.unwrap_or(0),
-        };
+        let options = VerifyOptions::default()
+            .deep(self.deep)
+            .encode(self.encode.unwrap_or(0));
         let found = mopqdb::verify(&self.db, &options)?;
         let mut out = Out::new(settings);
         if out.is_json() {

@@ -46,7 +46,7 @@ impl Codec {
         })
     }
 
-    /// Says in words what the decoder met. The disk's errors have a number, and stay what they are.
+    /// Explains errors of the decoder. Errors of the operating system stay unchanged.
     fn explain(self, error: io::Error) -> io::Error {
         let name = self.name();
         let what = match error.kind() {
@@ -118,10 +118,10 @@ impl Read for Decompressed {
     }
 }
 
-/// Bytes that tell for sure: the magic ones and, in an .fbin file, the width of its vectors.
+/// The number of bytes that decide: the magic number and, in an .fbin file, the dimensions.
 const START: usize = 8;
 
-/// Reads no further than it takes to tell: a slow pipe may hold one short line for now.
+/// Reads no more bytes than needed: a slow pipe may have only one short line yet.
 fn read_start(bytes: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut start = Vec::with_capacity(START);
     while start.len() < START && Codec::ALL.iter().any(|codec| codec.may_begin(&start)) {

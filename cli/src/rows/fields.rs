@@ -1,6 +1,6 @@
 //! Which fields of a JSON object hold what.
 
-/// The field of a ready-made vector. No flag renames it.
+/// The field of a vector. No flag renames it.
 pub(super) const VECTOR: &str = "vector";
 
 /// The fields of a JSON object that are read.
@@ -25,7 +25,7 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// Says why a row could not be read by these names.
+    /// Returns an error if no row can be read with these names.
     pub fn check(&self) -> Result<(), String> {
         let (key, text) = (&self.key, &self.text);
         for (flag, name) in [("--key-field", key), ("--text-field", text)] {

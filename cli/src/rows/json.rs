@@ -1,5 +1,4 @@
-//! A JSON value of any type: nothing that is JSON is refused while it is read, so that what refuses it can name the field
-//! and say in its own words what it takes.
+//! A JSON value of any type. Parsing accepts all JSON, so that later checks can name the field and the expected type.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! One line of JSONL to one row, or to what is wrong with it in our words; what is no JSON at all is told by its column.
+//! Parsing a line of JSONL into a row, with specific error messages; syntax errors give the column.
 
 use super::fields::{Fields, VECTOR};
 use super::json::{Json, Numbers};
@@ -7,7 +7,7 @@ use mopqdb::{Row, Value};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
-/// What is said of a line that begins with `[`: most often a whole file is one array.
+/// The message for a line that begins with `[`: usually the file is one array.
 pub(super) const ARRAY: &str =
     "is a JSON array; give one JSON object per line (`jq -c '.[]'` makes such lines of an array)";
 
@@ -78,7 +78,8 @@ struct Object {
 }
 
 impl Object {
-    /// What is missing is said before what is too much: a field under another name is both, and the first leads to it.
+    /// Missing fields are reported before unknown ones: a misnamed field is both, and the first message is more
+    /// helpful.
     fn row(self, fields: &Fields) -> Result<Row, String> {
         if let Some(name) = self.twice {
             return Err(format!("has the field {name:?} twice"));
@@ -96,7 +97,7 @@ impl Object {
                 "has the field {name:?}, which is not stored; --ignore-unknown leaves such fields out"
             ));
         }
-        parse::check(Row { key, value })
+        parse::check(Row::new(key, value))
     }
 }
 
@@ -117,7 +118,7 @@ fn value(text: Option<Json>, vector: Option<Json>, text_field: &str) -> Result<V
     }
 }
 
-/// People's ids are often numbers: taken as their digits.
+/// Ids are often numbers; their digits become the key.
 fn into_key(json: Json, field: &str) -> Result<String, String> {
     match json {
         Json::Text(key) => Ok(key),

@@ -5,7 +5,7 @@ use super::{BadRow, Format, Lines, Places, Source};
 use anyhow::Result;
 use std::path::Path;
 
-/// Keys for numbered rows, read beside them.
+/// Keys for numbered rows, read from another file.
 pub struct KeyFile {
     lines: Lines,
 }
@@ -19,17 +19,18 @@ impl KeyFile {
         })
     }
 
-    /// How its lines are named in messages.
+    /// Returns how its lines are named in messages.
     pub fn places(&self) -> Places {
         Places::Lines(self.lines.name().to_owned())
     }
 
-    /// The line of the key that was read last.
+    /// Returns the line of the key that was read last.
     pub fn number(&self) -> u64 {
         self.lines.number()
     }
 
-    /// The next row's key. Rows without a line of their own can't be taken, nor can any after them.
+    /// Returns the next row's key. Rows without a line of their own can't be taken, nor can any
+    /// after them.
     pub fn next_key(&mut self, row: &str) -> Result<Result<String, BadRow>> {
         match self.lines.read()? {
             Some(Ok("")) => Ok(Err(BadRow {

@@ -85,13 +85,15 @@ impl Places {
 
 /// Something that gives rows, one after another.
 pub trait RowReader: Send {
-    /// The next row, or what is wrong with it; `None` at the end. After an outer error nothing more can be read.
+    /// Returns the next row, or what is wrong with it; `None` at the end. After an outer error nothing more can
+    /// be read.
     fn next_row(&mut self) -> Result<Option<Result<ReadRow, BadRow>>>;
 
-    /// Whether keys are made of row numbers, so that the same key in another file means another row.
+    /// Returns `true` if keys are made of row numbers, so that the same key in another file means
+    /// another row.
     fn numbered(&self) -> bool;
 
-    /// How its rows are named in messages.
+    /// Returns how its rows are named in messages.
     fn places(&self) -> Places;
 
     /// Returns how many rows there are, where the file says so.

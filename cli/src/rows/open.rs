@@ -1,4 +1,4 @@
-//! Opening files of rows: which reader a file gets.
+//! Opening files of rows with the reader for their format.
 
 use super::compression::Decompressed;
 use super::texts::TextRows;
@@ -22,7 +22,8 @@ pub struct Input {
 }
 
 impl Input {
-    /// A file, or `-`, in the given format. Without one the name tells; standard input is JSONL.
+    /// Returns the input for a file or `-`. Without a format it is inferred from the name; standard
+    /// input is JSONL.
     pub fn of(argument: &Path, format: Option<Format>) -> Result<Self> {
         let source = Source::of(argument);
         let by_name = || match &source {

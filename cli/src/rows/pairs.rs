@@ -36,7 +36,7 @@ pub struct Pairs {
 }
 
 impl Columns {
-    /// Whether answers are named by key.
+    /// Returns `true` if answers are named by key.
     pub fn by_key(&self) -> bool {
         self.key_ids || self.queries.is_some()
     }

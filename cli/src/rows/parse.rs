@@ -1,4 +1,4 @@
-//! One line of TSV to one row, and what is asked of the rows of every format.
+//! Parsing a line of TSV into a row, and checks for rows of every format.
 
 use mopqdb::{Row, Value};
 
@@ -10,7 +10,7 @@ pub fn tsv(line: &str) -> Result<Row, String> {
     check(Row::text(key, text))
 }
 
-/// What the engine would refuse is refused here, where the line is known.
+/// Checks what the engine would refuse, because the line is known here.
 pub(super) fn check(row: Row) -> Result<Row, String> {
     row.check().map_err(|error| error.to_string())?;
     match &row.value {

@@ -21,7 +21,7 @@ impl RowReader for TextRows {
             let parsed = match self.lines.read()? {
                 None => return Ok(None),
                 Some(Err(bad)) => return Ok(Some(Err(self.explain(bad.into())))),
-                // A blank line is no row; those after it keep their numbers.
+                // Blank lines are skipped; the lines after them keep their numbers.
                 Some(Ok(line)) if line.trim().is_empty() => continue,
                 Some(Ok(line)) => match self.format {
                     Format::Jsonl => jsonl::jsonl(line, &self.fields),

@@ -1,7 +1,7 @@
 //! `mopqdb bench`, and the kernel that a user may choose.
 
 use crate::support::{Ran, data, program, run};
-use mopqdb::kernel::Kernel;
+use mopqdb::testing::kernel::Kernel;
 use std::path::Path;
 use std::process::Command;
 

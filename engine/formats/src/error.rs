@@ -1,4 +1,4 @@
-//! What can go wrong with somebody's file.
+//! Errors of reading and writing files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An I/O error with its path, for `map_err`.
+    /// Returns a function for `map_err` that adds the step and the path to an I/O error.
     pub(crate) fn io(
         doing: &'static str,
         path: impl AsRef<Path>,
@@ -54,7 +54,7 @@ impl Error {
         }
     }
 
-    /// A failed read of a stream.
+    /// Returns an error for a failed read of a stream.
     pub(crate) fn read(name: impl Into<String>, source: io::Error) -> Self {
         Self::Read {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! Files that mopqdb shares with other programs. None of them is part of a database, and this crate needs no engine.
+//! File formats of other programs. None of them is part of a database, and this crate does not depend on the engine.
 //!
 //! [`vectors`] reads and writes arrays of vectors: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour
 //! benchmarks. [`faiss`] writes an index that Faiss loads. [`pairs`] reads queries and their right

@@ -53,7 +53,7 @@ impl Lines {
         Self::with_longest(name, source, MAX_LINE)
     }
 
-    /// The same with another cap.
+    /// Like [`new`](Self::new), with another maximum length.
     pub fn with_longest(
         name: impl Into<String>,
         source: Box<dyn BufRead + Send>,
@@ -68,12 +68,12 @@ impl Lines {
         }
     }
 
-    /// The number of the line that was read last; the first is 1.
+    /// Returns the number of the line that was read last; the first is 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The file, for messages.
+    /// Returns the file, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -83,14 +83,15 @@ impl Lines {
         self.line.trim_ascii_start().first() == Some(&byte)
     }
 
-    /// Where the line that was read last is.
+    /// Returns where the line that was read last is.
     pub fn place(&self) -> String {
         format!("{}:{}", self.name, self.number)
     }
 
     /// The next line without its end, or what is wrong with it; `None` at the end.
     ///
-    /// The outer error is the disk's: nothing more can be read. After an inner one the next line can.
+    /// After an outer error (of the disk) nothing more can be read; after an inner one the next line
+    /// can.
     pub fn read(&mut self) -> Result<Option<Result<&str, BadLine>>> {
         self.line.clear();
         let mut too_long = false;

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::lines::Lines;
 use std::collections::HashMap;
 
-/// What the first column is.
+/// The meaning of the first column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queries<'a> {
     /// A text.
@@ -33,7 +33,7 @@ pub enum Queries<'a> {
     },
 }
 
-/// What the second column names a row by.
+/// The meaning of the second column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
     /// Its key.
@@ -69,7 +69,8 @@ impl Pairs {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Invalid`] for the first line that is no pair, and for a file without any.
+    /// Returns [`Error::Invalid`] for the first line that is not a pair, and for a file without
+    /// pairs.
     pub fn read(lines: &mut Lines, queries: Queries<'_>) -> Result<Self> {
         let mut pairs = Self {
             name: lines.name().to_owned(),
@@ -158,7 +159,7 @@ fn split(line: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// That the file of vectors has this row.
+/// Returns an error unless the file of vectors has this row.
 fn check_row(query: &str, queries: Queries<'_>) -> Result<(), String> {
     let Queries::Rows { of, file } = queries else {
         return Ok(());

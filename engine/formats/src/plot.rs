@@ -46,7 +46,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The points that can be drawn.
+    /// Returns the points with finite coordinates.
     fn finite(&self) -> impl Iterator<Item = (f64, f64)> {
         let points = self.points.iter().copied();
         points.filter(|(x, y)| x.is_finite() && y.is_finite())
@@ -262,7 +262,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.fold(None, ends)
 }
 
-/// All the same: room below, none above, so that a recall of 1 stays the top.
+/// If all values are equal: space below, none above, so that a recall of 1 stays at the top.
 fn padded((low, high): (f64, f64)) -> (f64, f64) {
     match high - low {
         width if width > 1e-12 => (low, high),

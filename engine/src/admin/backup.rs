@@ -1,9 +1,11 @@
 //! A consistent copy of a live database, taken as a reader.
 //!
-//! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are copied, so
-//! that damage to one is no damage to the other. Equal files of the models of a copy are one file, as in a database.
+//! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are
+//! copied, so damage to one does not affect the other. Equal files of the models of a copy are one file, as in a
+//! database.
 
-use crate::disk::files::{self, Disk, Files};
+use crate::Model;
+use crate::disk::files::{self, Disk, Files, Storage};
 use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
@@ -11,19 +13,19 @@ use crate::ids::ModelId;
 use crate::log;
 use crate::model::bundle::{MANIFEST_FILE, Manifest};
 use crate::model::registry::REGISTERED_FILE;
-use crate::row::RowsKind;
+use crate::options::ReadOptions;
 use crate::segment::FileName;
 use crate::version;
 use crate::version::catalog::Catalog;
 use crate::version::creation::{Creation, Making};
 use crate::version::manifest;
 use crate::version::record::VersionRecord;
-use crate::view::segment::{codes_path, vecs_path};
-use crate::{Model, Options};
+use crate::view;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// What is copied, and how.
 #[derive(Debug, Clone, Default)]
@@ -31,8 +33,8 @@ use std::path::{Component, Path, PathBuf};
 pub struct BackupOptions {
     /// Leave out the models that are not active, with their codes and vectors, and the records of training.
     pub active_only: bool,
-    /// Share immutable files with the database by hard links, where the file system can. Such a copy takes little room
-    /// and no time, and is no protection from a failing disk: both have the same bytes.
+    /// Share immutable files with the database by hard links, where the file system can. Such a copy takes little
+    /// space and time, and does not protect against a failing disk: both share the same bytes.
     pub link: bool,
 }
 
@@ -52,7 +54,7 @@ impl BackupOptions {
     }
 }
 
-/// What was copied.
+/// The result of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Backup {
@@ -66,7 +68,7 @@ pub struct Backup {
 
 /// Copies a database as it is now to a directory that is missing or empty, while others query and write it. The copy is
 /// a database of its own, with every row and deletion acknowledged before the call, every registered model, and the
-/// records of training. What recovery put aside in `orphans/` and a rebuild in progress are left out.
+/// records of training. `orphans/` and a rebuild in progress are not copied.
 ///
 /// If it fails, or the process is stopped, the next call with this destination starts over; until then the destination
 /// is refused by everything that opens a database.
@@ -87,7 +89,7 @@ pub fn backup_with(
     backup_on(&Disk::default(), dir.as_ref(), dest.as_ref(), options)
 }
 
-/// The same on another [`Files`]: for tests.
+/// Like [`backup_with`], on another [`Files`]; for tests.
 pub fn backup_on(
     files: &dyn Files,
     dir: &Path,
@@ -134,7 +136,7 @@ fn refuse_overlap(dir: &Path, dest: &Path) -> Result<()> {
     )))
 }
 
-/// Where a path leads, which may not exist yet: without links and `..`.
+/// Resolves links and `..` of a path that may not exist yet.
 fn resolve(path: &Path) -> Result<PathBuf> {
     let here = Path::new(".");
     let mut resolved = here.canonicalize().map_err(Error::io("opening", here))?;
@@ -169,6 +171,8 @@ fn copy_settled(
         let record = manifest::newest(files, from.dir())?;
         let mut copy = Copying {
             files,
+            // Models are read as `Bundle` needs them: from the disk.
+            storage: Arc::new(Disk::default()),
             from,
             to,
             record: &record,
@@ -189,9 +193,10 @@ fn copy_settled(
     ))
 }
 
-/// A copy of one version in the making.
+/// A copy of one version while it is being made.
 struct Copying<'c> {
     files: &'c dyn Files,
+    storage: Arc<dyn Storage>,
     from: &'c Layout,
     to: &'c Layout,
     record: &'c VersionRecord,
@@ -207,14 +212,19 @@ impl Copying<'_> {
         for directory in self.to.directories() {
             self.create_dir(&directory)?;
         }
-        // A log that is retired is missed by nobody who lists what is there. Its rows are then in a segment of a newer
-        // version: so the logs come first, and are believed if the version is still the newest. Its segments have
-        // names, and one that is retired before it is copied is missed.
+        // A retired log is not missed when the directory is listed. Its rows are then in a segment of a newer version:
+        // so the logs come first, and are believed if the version is still the newest. Its segments have names, and
+        // one that is retired before it is copied is missed.
         self.logs()?;
         if self.is_outdated()? {
             return Ok(false);
         }
-        let model = version::load::model(self.from, self.record, &Options::default())?;
+        let model = version::load::model(
+            &self.storage,
+            self.from,
+            self.record,
+            &ReadOptions::default(),
+        )?;
         self.models(&model)?;
         if !self.segments(&model)? {
             return Ok(false);
@@ -228,7 +238,7 @@ impl Copying<'_> {
         for directory in self.to.directories().iter().rev() {
             self.sync_dir(directory)?;
         }
-        // The manifest comes last: a copy cut short is no database.
+        // The manifest comes last: an unfinished copy is not a database.
         manifest::publish(self.files, self.to.dir(), self.record)?;
         Ok(true)
     }
@@ -243,7 +253,7 @@ impl Copying<'_> {
         for id in version::replay::live_logs(self.files, self.from, self.record)? {
             let path = self.from.logs().join(log::name(id));
             let bytes = self.read(&path)?;
-            // Up to the last whole record: what follows is being written, and was acknowledged to nobody.
+            // Up to the last complete record: what follows is being written and was not acknowledged.
             let whole = log::read(&path, id, &bytes, 0)?.end as usize;
             if whole > 0 {
                 self.write(&self.to.logs().join(log::name(id)), &bytes[..whole])?;
@@ -269,8 +279,8 @@ impl Copying<'_> {
             }
             match self.model(id) {
                 Err(e) if is_damage(&e) && self.from.model(id).is_dir() => {
-                    return Err(Error::Model(format!(
-                        "model {} is damaged ({e}); `backup --active-only` copies the database without it, `prune` drops it",
+                    return Err(Error::model(format!(
+                        "model {} is damaged ({e}); a backup of the active model alone leaves it out, and pruning drops it",
                         id.short()
                     )));
                 }
@@ -324,34 +334,26 @@ impl Copying<'_> {
     /// is outdated.
     fn segments(&mut self, model: &Model) -> Result<bool> {
         let (here, there) = (self.from.segments(), self.to.segments());
-        let mut derived: HashMap<_, Vec<PathBuf>> = HashMap::new();
+        let mut derived: HashMap<_, Vec<FileName>> = HashMap::new();
         if !self.options.active_only {
             for name in self.list(&here)? {
-                if let Ok(file @ (FileName::Codes(id, _) | FileName::Vecs(id, _))) = name.parse() {
-                    derived.entry(id).or_default().push(file.within(&here));
+                if let Ok(file) = name.parse::<FileName>()
+                    && file.component().is_derived()
+                {
+                    derived.entry(file.segment()).or_default().push(file);
                 }
             }
         }
         for segment in &self.record.segments {
-            let mut needed = vec![FileName::Rows(segment.id).within(&here)];
-            if model.kind() == RowsKind::Text {
-                needed.push(vecs_path(&here, segment.id, model));
-            }
-            needed.extend(codes_path(&here, segment.id, model));
-            needed.extend(
-                segment
-                    .deletions
-                    .map(|version| FileName::Deletions(segment.id, version).within(&here)),
-            );
+            let mut needed = segment.files();
+            needed.extend(view::segment::derived(segment.id, model));
             let mut others = derived.remove(&segment.id).unwrap_or_default();
-            others.retain(|path| !needed.contains(path));
-            let target =
-                |path: &Path| there.join(path.file_name().expect("a file of a segment has a name"));
-            for path in &needed {
-                self.copy(path, &target(path))?;
+            others.retain(|file| !needed.contains(file));
+            for file in &needed {
+                self.copy(&file.within(&here), &file.within(&there))?;
             }
-            for path in &others {
-                match self.copy(path, &target(path)) {
+            for file in &others {
+                match self.copy(&file.within(&here), &file.within(&there)) {
                     Err(e) if is_not_found(&e) && self.is_outdated()? => return Ok(false),
                     // Pruned meanwhile.
                     Err(e) if is_not_found(&e) => {}
@@ -441,7 +443,7 @@ impl Copying<'_> {
     }
 }
 
-/// Whether it is what is there that can't be copied.
+/// Returns `true` if the error is damage of the source.
 fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Incompatible { .. }) || is_not_found(error)
 }

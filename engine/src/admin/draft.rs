@@ -1,12 +1,12 @@
-//! What was learned, on its way to be a model of a database.
+//! A learned model before it is registered.
 
 use super::models::register_model;
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::ids::ModelId;
-use crate::learn::Learned;
 use crate::model::bundle::Bundle;
+use crate::rebuild::learn::Learned;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ impl Learned {
     }
 }
 
-/// A bundle in the directory of a database that is none of its models. It is deleted with this value.
+/// A bundle in a database's directory that is not registered. It is deleted on drop.
 #[derive(Debug)]
 pub struct Draft {
     db: PathBuf,
@@ -34,7 +34,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The bundle, to be measured.
+    /// Returns the bundle, to be measured.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
     }

@@ -1,8 +1,8 @@
-//! Whether the rows of today are still those that the quantizer was trained on.
+//! Drift: whether new rows differ from those that the quantizer was trained on.
 //!
-//! A quantizer that was trained on yesterday's rows goes on answering, worse and worse, and nothing fails. So `stats`
-//! compares a sample of the rows inserted since training with a sample of those that were there: how far a row is from
-//! what its code stands for, and which codewords are used. The rule that says "retrain" is [`Drift::advice`].
+//! A quantizer trained on old rows keeps answering, with falling recall and no error. So `stats` compares a sample of
+//! the rows inserted since training with a sample of those that were there: how far a row is from what its code stands
+//! for, and which codewords are used. The rule that says "retrain" is [`Drift::advice`].
 
 use crate::error::Result;
 use crate::ids::Seq;
@@ -10,23 +10,23 @@ use crate::model::Model;
 use crate::snapshot::Snapshot;
 use serde::Serialize;
 
-/// Rows of each side that are looked at.
+/// The sample size per side.
 const SAMPLE: usize = 4096;
-/// With fewer new rows than this nothing is advised.
+/// The minimum number of new rows for advice.
 const ENOUGH: usize = 1000;
 /// A mean error this much above that of the training rows, and beyond four standard errors, is drift.
 const ERROR_RATIO: f64 = 1.15;
-/// So much of the codeword use moved, beyond what sampling alone moves, is drift.
+/// A change of codeword use above this share, beyond sampling noise, is drift.
 const USE_SHIFT: f64 = 0.10;
-/// So many times the rows of the training are too many for its codewords to have been chosen well.
+/// Growth by this factor since training is drift.
 const GROWTH: f64 = 4.0;
 
 /// Rows inserted since training against those it was trained on.
 #[derive(Debug, Clone, Serialize)]
 pub struct Drift {
-    /// Living rows that were there when the model was trained.
+    /// Live rows that were there when the model was trained.
     pub trained_rows: u64,
-    /// Living rows inserted since.
+    /// Live rows inserted since.
     pub new_rows: u64,
     /// Mean squared distance between a row and what its code stands for, among the former.
     pub trained_error: f64,
@@ -49,7 +49,8 @@ struct Side {
 }
 
 impl Drift {
-    /// None where there is no quantizer, or it does not say up to which row it was trained.
+    /// Computes the drift; `None` without a quantizer, or if it does not record the rows that it
+    /// was trained on.
     pub(crate) fn of(snapshot: &Snapshot) -> Result<Option<Self>> {
         let model = snapshot.model();
         let (Some(shape), Some(bundle)) = (model.shape(), model.bundle()) else {
@@ -159,7 +160,7 @@ fn count(snapshot: &Snapshot, through: Seq, sides: &mut [Side; 2]) -> Result<()>
     Ok(())
 }
 
-/// Looks at living rows of each side at even steps.
+/// Samples live rows of each side at even steps.
 fn sample(
     snapshot: &Snapshot,
     through: Seq,

@@ -5,6 +5,7 @@
 pub(crate) mod backup;
 pub(crate) mod draft;
 pub(crate) mod drift;
+pub(crate) mod machine;
 pub(crate) mod models;
 pub(crate) mod prune;
 pub(crate) mod repair;

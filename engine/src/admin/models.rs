@@ -1,18 +1,19 @@
-//! The models of a database by its directory: listed, found, opened, registered.
+//! Listing, finding, opening and registering models, by the directory of a database.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Files, Storage};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry::{self, EXACT, ModelInfo};
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::row::RowsKind;
 use crate::version::{load, manifest};
 use std::path::Path;
+use std::sync::Arc;
 
-/// The models of a database, oldest first. `exact` is always among them.
+/// Returns the models of a database, oldest first. `exact` is always among them.
 pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     let layout = Layout::existing(dir.as_ref())?;
     let record = manifest::newest(&Disk::default(), layout.dir())?;
@@ -20,7 +21,7 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     Ok(listed.into_iter().map(|(_, info)| info).collect())
 }
 
-/// The one model whose id begins so; `exact` by its name.
+/// Returns the model whose id begins with `prefix`, or `exact`.
 pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let layout = Layout::existing(dir.as_ref())?;
     let disk = Disk::default();
@@ -38,9 +39,9 @@ pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let matching: Vec<ModelId> = ids.filter(|id| id.starts_with(prefix)).collect();
     match matching[..] {
         [one] => Ok(one),
-        [] => Err(Error::invalid(format!(
-            "no model of this database begins with {prefix:?}; `mopqdb models` lists them"
-        ))),
+        [] => Err(Error::NoModel {
+            wanted: format!("whose id begins with {prefix:?}"),
+        }),
         _ => Err(Error::invalid(format!(
             "{} models begin with {prefix:?}; give more digits",
             matching.len()
@@ -51,9 +52,10 @@ pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
 /// Opens a model of a database, active or not; `exact` too. Writes nothing.
 pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<Model> {
     let layout = Layout::existing(dir.as_ref())?;
-    let record = manifest::newest(&Disk::default(), layout.dir())?;
-    let active = load::model(&layout, &record, &Options::default())?;
-    registry::open(&layout, &active, id, threads)
+    let storage: Arc<dyn Storage> = Arc::new(Disk::default());
+    let record = manifest::newest(&*storage, layout.dir())?;
+    let active = load::model(&storage, &layout, &record, &ReadOptions::default())?;
+    registry::open(&storage, &layout, &active, id, threads)
 }
 
 /// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.
@@ -78,18 +80,16 @@ pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Resu
             record.metric
         )
     } else if texts && !bundle.has_encoder() {
-        "it has no encoder, and the rows are texts; make one with an encoder (`mopqdb bundle make`), or train one over the \
-         rows (`mopqdb train`)"
+        "it has no encoder, and the rows are texts; make a bundle with an encoder, or train a model over the rows"
             .into()
     } else if !texts && bundle.has_encoder() {
         format!(
-            "it encodes texts, and the rows are vectors of {}; train a model over them (`mopqdb train`), or create a database \
-             of texts with it (`mopqdb create --encoder`)",
+            "it encodes texts, and the rows are vectors of {}; train a model over them, or create a database of texts with it",
             record.dim
         )
     } else if !texts && bundle.input_dim() != record.dim as usize {
         format!(
-            "it takes vectors of {}, and the rows are vectors of {}; train a model over them (`mopqdb train`)",
+            "it takes vectors of {}, and the rows are vectors of {}; train a model over them",
             bundle.input_dim(),
             record.dim
         )
@@ -98,7 +98,7 @@ pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Resu
         Model::open(bundle.clone(), 1)?;
         return registry::register(files, &layout, bundle);
     };
-    Err(Error::Model(format!(
+    Err(Error::model(format!(
         "{} is not a model for this database: {unfit}",
         bundle.dir().display()
     )))

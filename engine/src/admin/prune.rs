@@ -1,4 +1,4 @@
-//! Dropping what no longer serves: models, their codes, staged files, orphans.
+//! Dropping inactive models, their codes, staged files and orphans.
 
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
@@ -7,27 +7,38 @@ use crate::disk::reserve::Reserve;
 use crate::disk::usage;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
-use crate::segment::{FileName, ShortId};
+use crate::segment::{Component, FileName, ShortId};
 use crate::version::manifest;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What is dropped. The active model and `exact` always stay.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct PruneOptions {
     /// Models that stay, with their codes, though they are not active.
     pub keep: Vec<ModelId>,
-    /// Drop `orphans/` too: what recovery put aside.
+    /// Also drop `orphans/`, the files moved aside by recovery.
     pub orphans: bool,
-    /// Only tell what would go.
+    /// Report what would be dropped, and drop nothing.
     pub dry_run: bool,
 }
 
-/// What was dropped, or would be.
+impl PruneOptions {
+    setters!(
+        orphans: bool,
+        dry_run: bool,
+        ; into
+        keep: Vec<ModelId>,
+    );
+}
+
+/// The result of a prune.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Pruned {
-    /// Models.
+    /// The models.
     pub models: Vec<ModelId>,
     /// Files and directories.
     pub paths: Vec<PathBuf>,
@@ -37,20 +48,23 @@ pub struct Pruned {
 
 /// Drops inactive models, their codes and vectors, and staged files. Takes the writer's lock and that of rebuilds.
 pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
-    let layout = Layout::existing(dir.as_ref())?;
-    let disk: Arc<dyn Files> = Arc::new(Disk::default());
+    prune_on(Arc::new(Disk::default()), dir.as_ref(), options)
+}
+
+/// The same on another [`Files`]: for tests.
+pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Result<Pruned> {
+    let layout = Layout::existing(dir)?;
     let reserve = Reserve::find(&disk, &layout);
     let disk = &*disk;
     let record = manifest::newest(disk, layout.dir())?;
     let _writer = FileLock::acquire(&layout.lock())?;
-    // It may have to be made, for which a full disk has no room.
+    // The lock file may have to be created, for which a full disk has no space.
     let _preparer = reserve.spend(|| FileLock::acquire(&layout.prepare_lock()))?;
     let exact = ModelId::exact(record.encoder);
     let stays =
         |id: &ModelId| record.model == Some(*id) || exact == *id || options.keep.contains(id);
     let mut pruned = Pruned::default();
-    let mut encoders = vec![ShortId::of(&record.encoder.0)];
-    let mut codes = Vec::new();
+    let mut needed = HashSet::from([(Component::Vecs, ShortId::of(&record.encoder.0))]);
     for name in disk
         .list(&layout.models())
         .map_err(Error::io("listing", layout.models()))?
@@ -58,8 +72,10 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
         let path = layout.models().join(&name);
         match name.parse::<ModelId>() {
             Ok(id) if stays(&id) => {
-                codes.push(ShortId::of(&id.0));
-                encoders.push(ShortId::of(&crate::Bundle::open(&path)?.encoder_id().0));
+                let bundle = crate::Bundle::open(&path)?;
+                let codes = bundle.codes_id();
+                needed.extend(codes.map(|codes| (Component::Codes, ShortId::of(&codes.0))));
+                needed.insert((Component::Vecs, ShortId::of(&bundle.encoder_id().0)));
             }
             Ok(id) => {
                 pruned.models.push(id);
@@ -74,12 +90,8 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
         .list(&layout.segments())
         .map_err(Error::io("listing", layout.segments()))?
     {
-        let unused = match name.parse() {
-            Ok(FileName::Codes(_, model)) => !codes.contains(&model),
-            Ok(FileName::Vecs(_, encoder)) => !encoders.contains(&encoder),
-            _ => false,
-        };
-        if unused {
+        let derived = (name.parse::<FileName>().ok()).and_then(FileName::derived);
+        if derived.is_some_and(|file| !needed.contains(&file)) {
             pruned.paths.push(layout.segments().join(name));
         }
     }
@@ -94,7 +106,7 @@ pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
         return Ok(pruned);
     }
     for path in &pruned.paths {
-        // Some file systems need room to remove something.
+        // Some file systems need space to remove a file.
         reserve.spend(|| {
             let removed = if path.is_dir() {
                 disk.remove_dir(path)

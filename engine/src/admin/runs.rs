@@ -1,6 +1,6 @@
 //! The records that training leaves in a database.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::ids::ModelId;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The log of the training run that made a model, one value per line; `None` if the database has no record of it.
 ///
-/// Models that came ready-made have none, and records may be deleted at any time: what can't be read is left out.
+/// Imported models have none, and records may be deleted at any time: what can't be read is left out.
 pub fn training_log(dir: impl AsRef<Path>, model: ModelId) -> Option<Vec<Value>> {
     let (disk, runs) = (Disk::default(), Layout::new(dir.as_ref()).runs());
     let model = model.to_string();

@@ -2,8 +2,7 @@
 //!
 //! For getting data out of a database that does not open, because its model is lost or its files are damaged.
 
-use crate::disk::files::list;
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage, list};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, RowId, SegmentId, Seq};
@@ -23,7 +22,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RowsRead {
-    /// Rows that were handed over.
+    /// The number of rows read.
     pub rows: u64,
     /// What is damaged, in words. Always empty unless damage is skipped.
     pub damage: Vec<String>,
@@ -31,7 +30,7 @@ pub struct RowsRead {
     pub lost_keys: Vec<String>,
 }
 
-/// Hands over every living row, in the order of insertion: its key, and its text or vector.
+/// Calls `each` with every live row, in the order of insertion.
 ///
 /// Needs the manifest, the rows files, deletions and logs of a database, and nothing else. Takes no lock; a version that
 /// is retired meanwhile is an error. With `skip_damage`, what can't be read is left out and listed; rows whose deletion
@@ -101,7 +100,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The newest whole record.
+    /// Returns the newest valid record.
     fn record(&mut self) -> Result<Option<VersionRecord>> {
         let dir = self.layout.dir().to_path_buf();
         if !self.skip_damage {
@@ -148,7 +147,7 @@ impl Reading {
         Ok(changed)
     }
 
-    /// The rows files and their living rows, oldest first.
+    /// The rows files and their live rows, oldest first.
     fn segments(&mut self, record: Option<&VersionRecord>) -> Result<Vec<(RowsFile, Live)>> {
         let dir = self.layout.segments();
         let Some(record) = record else {

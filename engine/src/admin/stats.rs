@@ -1,4 +1,4 @@
-//! What a database holds, in figures.
+//! Statistics of a database.
 
 use crate::admin::drift::Drift;
 use crate::disk::layout::Layout;
@@ -7,25 +7,26 @@ use crate::error::Result;
 use crate::ids::Generation;
 use crate::metric::Metric;
 use crate::row::RowsKind;
+use crate::segment::{Component, FileName};
 use crate::snapshot::Snapshot;
 use serde::Serialize;
 
-/// What a database holds.
+/// Statistics of a database.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
-    /// Living rows.
+    /// Live rows.
     pub rows: u64,
-    /// Rows that were deleted or replaced and still take room; compaction frees it.
+    /// Deleted and replaced rows that still take space; compaction frees it.
     pub dead_rows: u64,
-    /// Living rows that are in no segment yet.
+    /// Live rows that are in no segment yet.
     pub tail_rows: u64,
-    /// Segments.
+    /// The number of segments.
     pub segments: usize,
     /// The committed version.
     pub generation: Generation,
-    /// What the rows are.
+    /// The kind of rows.
     pub kind: RowsKind,
-    /// How they are compared.
+    /// The metric.
     pub metric: Metric,
     /// Width of the stored vectors.
     pub dim: usize,
@@ -46,7 +47,7 @@ pub struct Stats {
 pub struct Bytes {
     /// Keys, texts and vectors as given.
     pub rows: u64,
-    /// Encoders' output.
+    /// Vectors made by encoders.
     pub vecs: u64,
     /// Codes of all models.
     pub codes: u64,
@@ -61,9 +62,19 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// All of them.
+    /// Returns the sum.
     pub fn total(&self) -> u64 {
         self.rows + self.vecs + self.codes + self.deletions + self.logs + self.models + self.other
+    }
+
+    /// The bytes of one kind of file of segments.
+    fn of(&mut self, component: Component) -> &mut u64 {
+        match component {
+            Component::Rows => &mut self.rows,
+            Component::Vecs => &mut self.vecs,
+            Component::Codes => &mut self.codes,
+            Component::Deletions => &mut self.deletions,
+        }
     }
 }
 
@@ -110,15 +121,12 @@ fn bytes(layout: &Layout) -> Bytes {
             .next()
             .and_then(|part| part.to_str())
             .unwrap_or_default();
-        let extension = path
-            .extension()
-            .and_then(|e| e.to_str())
-            .unwrap_or_default();
-        let kind = match (home, extension) {
-            ("segments", "rows") => &mut bytes.rows,
-            ("segments", "vecs") => &mut bytes.vecs,
-            ("segments", "codes") => &mut bytes.codes,
-            ("segments", "dels") => &mut bytes.deletions,
+        let component = match home {
+            "segments" => FileName::of(&path).map(FileName::component),
+            _ => None,
+        };
+        let kind = match (home, component) {
+            (_, Some(component)) => bytes.of(component),
             ("logs", _) => &mut bytes.logs,
             ("models", _) => &mut bytes.models,
             _ => &mut bytes.other,

@@ -1,16 +1,16 @@
-//! Checking a database without opening it: what is damaged, and where.
+//! Checking a database for damage, without opening it.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::RowId;
 use crate::log;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::row::RowsKind;
+use crate::segment::FileName;
 use crate::segment::SegmentRecord;
-use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
 use crate::version;
 use crate::version::VersionRecord;
 use crate::version::manifest::{self, Found};
@@ -19,8 +19,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How closely to look. Every byte is checked in any case.
+/// What to check besides every checksum.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct VerifyOptions {
     /// Compute every code again from its stored vector: it must be the same to the bit.
     pub deep: bool,
@@ -28,16 +29,23 @@ pub struct VerifyOptions {
     pub encode: usize,
 }
 
+impl VerifyOptions {
+    setters!(
+        deep: bool,
+        encode: usize,
+    );
+}
+
 /// How far a text's vector may be from the stored one, as 1 - cosine: ONNX Runtime's output depends in its last digits
 /// on what else is in a batch, and stored vectors are rounded to f16.
 pub const ENCODE_TOLERANCE: f64 = 1e-3;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Verified {
     /// What is damaged or missing; empty if the database is sound.
     pub problems: Vec<String>,
-    /// What is worth knowing and no damage.
+    /// Notes that are not damage.
     pub notes: Vec<String>,
     /// The newest version.
     pub generation: u64,
@@ -54,7 +62,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Whether nothing is damaged.
+    /// Returns `true` if nothing is damaged.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
@@ -84,7 +92,8 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
     };
     found.generation = record.generation.0;
     check_models(&layout, &mut found)?;
-    let model = match version::load::model(&layout, &record, &Options::default()) {
+    let storage: Arc<dyn Storage> = Arc::new(Disk::default());
+    let model = match version::load::model(&storage, &layout, &record, &ReadOptions::default()) {
         Ok(model) => Some(model),
         Err(e) => {
             let said = e.to_string();
@@ -105,7 +114,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
         found.rows += u64::from(segment.rows);
         let before = found.problems.len();
         check_files(&segments, segment, &names, &mut found);
-        // What follows reads the same bytes again, so there is no sense in it where they are damaged.
+        // The following checks read the same bytes again, so skip them if the bytes are damaged.
         if found.problems.len() == before
             && let Some(model) = &model
             && let Err(e) = check_segment(&layout, segment, model, options, &mut found)
@@ -128,22 +137,14 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
 /// Reads every file of a segment.
 fn check_files(dir: &Path, segment: &SegmentRecord, names: &[FileName], found: &mut Verified) {
     let disk = Disk::default();
-    let rows = FileName::Rows(segment.id);
-    let deletions = segment
-        .deletions
-        .map(|version| FileName::Deletions(segment.id, version));
-    let derived = names.iter().copied().filter(|name| {
-        name.segment() == segment.id && matches!(name, FileName::Codes(..) | FileName::Vecs(..))
-    });
-    for name in [Some(rows), deletions].into_iter().flatten().chain(derived) {
+    let of_segment = names
+        .iter()
+        .copied()
+        .filter(|name| name.segment() == segment.id);
+    let derived = of_segment.filter(|name| name.component().is_derived());
+    for name in segment.files().into_iter().chain(derived) {
         let path = name.within(dir);
-        let damage = match name {
-            FileName::Rows(_) => RowsFile::open(&disk, &path).map(|file| file.verify()),
-            FileName::Vecs(..) => VecsFile::open(&disk, &path).map(|file| file.verify()),
-            FileName::Codes(..) => CodesFile::open(&disk, &path).map(|file| file.verify()),
-            FileName::Deletions(..) => Deletions::read(&disk, &path).map(|_| Vec::new()),
-        };
-        found.file(&path, damage);
+        found.file(&path, name.component().verify(&disk, &path));
     }
 }
 
@@ -162,7 +163,7 @@ fn newest_record(layout: &Layout, found: &mut Verified) -> Result<Option<Version
             Found::Damaged(what) => {
                 let path = manifest::path(layout.dir(), generation);
                 let detail =
-                    format!("{what}; open the database for writing, or run `mopqdb repair`");
+                    format!("{what}; opening the database for writing restores it, or a repair");
                 found.problem(&Error::corrupt(path, "record", 0, detail));
             }
             Found::Absent => {}
@@ -193,7 +194,7 @@ fn check_models(layout: &Layout, found: &mut Verified) -> Result<()> {
     Ok(())
 }
 
-/// Opens a segment as a query does, and looks closer where that is asked for.
+/// Opens a segment as a query does, and runs the checks that the options ask for.
 fn check_segment(
     layout: &Layout,
     segment: &SegmentRecord,
@@ -246,7 +247,7 @@ pub(crate) fn compare_codes(
     Ok(sealed.rows.row_count() as u64)
 }
 
-/// Encodes some living texts of a segment again.
+/// Encodes some live texts of a segment again.
 fn check_texts(
     view: &SegmentView,
     model: &Model,

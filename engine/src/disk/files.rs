@@ -1,9 +1,11 @@
-//! The few things the engine does to a disk, behind one small trait, so that tests can record them, fail them, and
-//! replay them half done.
+//! The file operations of the engine as a trait, so that tests can record them, fail them and replay them partially.
+//!
+//! Readers need a [`Storage`], the writer [`Files`]: whoever is given the first can't change anything.
 //!
 //! Every write of the engine to a database or a bundle goes through [`Files`], but for two kinds of files that are never
-//! the only witness of anything: sled's own, and the text in [lock](crate::disk::lock) files, which is for people. A file is written under a temporary name, synced, renamed, and its directory synced; none is ever
-//! rewritten in place, but for logs, which only grow.
+//! the only witness of anything: sled's own, and the text in [lock](crate::disk::lock) files, which is for people. A file
+//! is written under a temporary name, synced, renamed, and its directory synced; none is ever rewritten in place, but for
+//! logs, which only grow.
 
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
@@ -12,9 +14,33 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file system as the engine uses it.
-pub trait Files: Send + Sync + fmt::Debug {
-    /// Makes a new file. An existing one is an error.
+/// Where a reader finds a database: a directory on disk, or a stand-in for one.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// Reads a whole small file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Returns the bytes of a file.
+    fn len(&self, path: &Path) -> io::Result<u64>;
+    /// Returns an immutable file as memory.
+    fn map(&self, path: &Path) -> io::Result<Mapping> {
+        self.open(path)?.map()
+    }
+    /// Opens an immutable file that may be needed after its name is gone.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>>;
+    /// Returns the names in a directory, in order.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+}
+
+/// A file that was opened for reading, and stays readable when its name is gone.
+pub trait OpenFile: Send + Sync + fmt::Debug {
+    /// Returns how many bytes it has.
+    fn bytes(&self) -> io::Result<u64>;
+    /// Returns its contents as memory.
+    fn map(&self) -> io::Result<Mapping>;
+}
+
+/// Where the writer of a database changes files. Only the writer has this.
+pub trait Files: Storage {
+    /// Creates a file. It must not exist.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
     /// Gives a synced file its name, replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -28,34 +54,77 @@ pub trait Files: Send + Sync + fmt::Debug {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes names made or removed in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// A whole small file.
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Bytes of a file.
-    fn len(&self, path: &Path) -> io::Result<u64>;
-    /// An immutable file as memory.
-    fn map(&self, path: &Path) -> io::Result<Mapping>;
-    /// The names in a directory, in order.
-    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 }
 
-/// A file in the making.
+/// A file that is being written.
 pub trait NewFile: Write + Send {
     /// Makes everything written durable. After an error nothing is known of what reached the disk: the caller gives
     /// the file up, and never syncs it again.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Takes the permission to write from everybody, for a file that will never change.
+    /// Makes the file read-only.
     fn read_only(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// The disk itself.
+/// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk {
-    /// Read segments into memory in place of mapping them: slower to open and heavier, but a file that is cut
-    /// short by somebody else while open can't end the process.
+    /// Read segments into memory in place of mapping them: slower to open and heavier, but truncating the
+    /// file while it is open cannot end the process.
     pub no_mmap: bool,
+}
+
+impl Storage for Disk {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        plain(path)?;
+        fs::read(path)
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        Ok(plain(path)?.len())
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        plain(path)?;
+        Ok(Box::new(OpenDiskFile {
+            file: File::open(path)?,
+            no_mmap: self.no_mmap,
+        }))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            // Our own names are ASCII; another program's odd name is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// A file of the disk, open for reading.
+#[derive(Debug)]
+struct OpenDiskFile {
+    file: File,
+    no_mmap: bool,
+}
+
+impl OpenFile for OpenDiskFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn map(&self) -> io::Result<Mapping> {
+        match self.no_mmap {
+            true => Mapping::read(&self.file),
+            false => Mapping::map(&self.file),
+        }
+    }
 }
 
 impl Files for Disk {
@@ -92,37 +161,6 @@ impl Files for Disk {
             File::open(path)?.sync_all()?;
         }
         Ok(())
-    }
-
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        plain(path)?;
-        fs::read(path)
-    }
-
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        Ok(plain(path)?.len())
-    }
-
-    fn map(&self, path: &Path) -> io::Result<Mapping> {
-        plain(path)?;
-        let file = File::open(path)?;
-        if self.no_mmap {
-            Mapping::read(&file)
-        } else {
-            Mapping::map(&file)
-        }
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(path)? {
-            // Our own names are ASCII; another program's odd name is none of ours.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
-        }
-        names.sort_unstable();
-        Ok(names)
     }
 }
 
@@ -166,12 +204,12 @@ impl NewFile for DiskFile {
     }
 }
 
-/// The names in a directory.
-pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
+/// Returns the names in a directory.
+pub(crate) fn list(files: &dyn Storage, dir: &Path) -> Result<Vec<String>> {
     files.list(dir).map_err(Error::io("listing", dir))
 }
 
-/// Where a file is written before it has its name.
+/// Returns where a file is written before it has its name.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".tmp");
@@ -243,7 +281,7 @@ pub fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
         file.sync()
     });
     if let Err(e) = written {
-        // What was written of it takes room, of which there may be none.
+        // Remove the partial file, because the disk may be full.
         let _ = files.remove(&tmp);
         return Err(e);
     }

@@ -1,4 +1,4 @@
-//! Where things are in a database's directory.
+//! The layout of a database's directory.
 
 use crate::error::{Error, PREPARE_LOCK, Result};
 use crate::ids::ModelId;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The files of a training run that are worth keeping: what was asked for, how it went, what came of it, and where it
 /// can go on.
-pub const RECORDS: [&str; 5] = [
+pub(crate) const RECORDS: [&str; 5] = [
     "config.toml",
     "run.jsonl",
     "run.svg",
@@ -18,23 +18,23 @@ pub const RECORDS: [&str; 5] = [
 
 /// The paths of a database.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub(crate) struct Layout {
     dir: PathBuf,
 }
 
 impl Layout {
-    /// Of the database in this directory.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
+    /// Returns the layout of the database in this directory.
+    pub(crate) fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// Of a database that somebody may have made elsewhere: nothing in it may lead out of it. Files are looked at when
-    /// they are opened, by [`Disk`](crate::disk::files::Disk).
+    /// Returns the layout of an existing database, which may come from an untrusted source: no path may lead out of
+    /// it. Files are looked at when they are opened, by [`Disk`](crate::disk::files::Disk).
     ///
     /// # Errors
     ///
     /// [`Error::NotFound`] if there is no such directory.
-    pub fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
+    pub(crate) fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
         let layout = Self::new(dir);
         match fs::metadata(&layout.dir) {
             // Below a file there is nothing either.
@@ -62,7 +62,7 @@ impl Layout {
             layout.orphans(),
         ];
         for folder in [layout.models(), layout.catalog(), layout.staging()] {
-            // What can't be listed is met again by whoever needs it.
+            // Ignore directories that cannot be listed; using them reports the error.
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             inside.extend(entries.map(|entry| entry.path()));
             inside.push(folder);
@@ -80,85 +80,86 @@ impl Layout {
     }
 
     /// Refuses a directory that was never a database: it has not even the folders that rows are in.
-    pub fn expect_folders(&self) -> Result<()> {
+    pub(crate) fn expect_folders(&self) -> Result<()> {
         match self.segments().is_dir() && self.logs().is_dir() {
             true => Ok(()),
             false => Err(Error::not_a_database(&self.dir)),
         }
     }
 
-    /// The directory itself: manifests are in it.
-    pub fn dir(&self) -> &Path {
+    /// Returns the directory of the database, which has the manifests.
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The lock of the one writing process.
-    pub fn lock(&self) -> PathBuf {
+    /// Returns the path of the lock of the writing process.
+    pub(crate) fn lock(&self) -> PathBuf {
         self.dir.join("LOCK")
     }
 
-    /// The lock of the one process that prepares a rebuild.
-    pub fn prepare_lock(&self) -> PathBuf {
+    /// Returns the path of the lock of the process that prepares a rebuild.
+    pub(crate) fn prepare_lock(&self) -> PathBuf {
         self.dir.join(PREPARE_LOCK)
     }
 
-    /// Marks a directory whose creation is not finished.
-    pub fn creating(&self) -> PathBuf {
+    /// Returns the path of the marker of an unfinished creation.
+    pub(crate) fn creating(&self) -> PathBuf {
         self.dir.join("CREATING")
     }
 
-    /// Marks a directory that a backup has not finished.
-    pub fn copying(&self) -> PathBuf {
+    /// Returns the path of the marker of an unfinished backup.
+    pub(crate) fn copying(&self) -> PathBuf {
         self.dir.join("COPYING")
     }
 
-    /// Room that is given up when the disk is full.
-    pub fn reserve(&self) -> PathBuf {
+    /// The file `RESERVE`, which is removed when the disk is full.
+    pub(crate) fn reserve(&self) -> PathBuf {
         self.dir.join("RESERVE")
     }
 
-    /// sled's directory.
-    pub fn catalog(&self) -> PathBuf {
+    /// Returns the directory of sled.
+    pub(crate) fn catalog(&self) -> PathBuf {
         self.dir.join("catalog")
     }
 
-    /// Rows, vecs, codes and deletion files.
-    pub fn segments(&self) -> PathBuf {
+    /// Returns the directory of rows, vecs, codes and deletion files.
+    pub(crate) fn segments(&self) -> PathBuf {
         self.dir.join("segments")
     }
 
-    /// Write-ahead logs.
-    pub fn logs(&self) -> PathBuf {
+    /// Returns the directory of write-ahead logs.
+    pub(crate) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
     }
 
-    /// Bundles, each in a directory named by its model's id.
-    pub fn models(&self) -> PathBuf {
+    /// Returns the directory of bundles, each in a directory named by its model's id.
+    pub(crate) fn models(&self) -> PathBuf {
         self.dir.join("models")
     }
 
-    /// One model's bundle.
-    pub fn model(&self, id: ModelId) -> PathBuf {
+    /// Returns the directory of a model's bundle.
+    pub(crate) fn model(&self, id: ModelId) -> PathBuf {
         self.models().join(id.to_string())
     }
 
-    /// Files of a rebuild that is being prepared.
-    pub fn staging(&self) -> PathBuf {
+    /// Returns the directory of a rebuild in preparation.
+    pub(crate) fn staging(&self) -> PathBuf {
         self.dir.join("staging")
     }
 
-    /// What training writes: a folder for each run, with its [`RECORDS`], and models that are not registered yet.
-    pub fn runs(&self) -> PathBuf {
+    /// Returns the directory that training writes to: one directory per run with its [`RECORDS`], and models that
+    /// are not registered yet.
+    pub(crate) fn runs(&self) -> PathBuf {
         self.dir.join("runs")
     }
 
-    /// What recovery put aside: torn tails of logs, files that no trusted record names.
-    pub fn orphans(&self) -> PathBuf {
+    /// Files moved aside by recovery: torn tails of logs, and files that no trusted record names.
+    pub(crate) fn orphans(&self) -> PathBuf {
         self.dir.join("orphans")
     }
 
-    /// The directories that a database always has.
-    pub fn directories(&self) -> [PathBuf; 4] {
+    /// Returns the directories that a database always has.
+    pub(crate) fn directories(&self) -> [PathBuf; 4] {
         [
             self.dir.clone(),
             self.segments(),

@@ -23,7 +23,7 @@ impl Drop for FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock, or says who has it. Never waits.
+    /// Takes the lock, or returns an error that names the holder. Never waits.
     pub fn acquire(path: &Path) -> Result<Self> {
         // Its text will be replaced: it must be ours.
         match files::plain(path) {
@@ -69,7 +69,7 @@ impl FileLock {
             .and_then(|()| file.rewind())
             .and_then(|()| write!(file, "{program} (process {})", std::process::id()));
         match named {
-            // The lock is held without its text, which needs room that a full disk may not have.
+            // On a full disk the lock is held without its text.
             Err(e) if !is_full(&e) => return Err(Error::io("writing", path)(e)),
             _ => {}
         }

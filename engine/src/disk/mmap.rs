@@ -1,7 +1,7 @@
 //! An immutable file as memory: mapped, or read into aligned memory where mapping is not wanted.
 //!
 //! The one place outside the kernels with `unsafe`: a mapping is only as immutable as its file, and the compiler
-//! can't see that nobody writes to it.
+//! cannot know that the file is not written.
 #![expect(
     unsafe_code,
     reason = "mapping a file is unsafe: another process could change it"
@@ -9,7 +9,7 @@
 
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -48,8 +48,8 @@ impl Mapping {
             }));
         }
         // SAFETY: mopqdb never writes to, truncates or reuses a file once it has its name (files are made under a
-        // temporary name and renamed; retired ones are unlinked, which leaves mappings whole). That no other
-        // program does so is what a user of mapped files promises; `Options::no_mmap` is for those who can't.
+        // temporary name and renamed; retired ones are unlinked, which leaves mappings whole). Users of mapped
+        // files must ensure that no other program does so, or set `Options::no_mmap`.
         let map = unsafe { Mmap::map(file)? };
         Ok(Self(Kind::Mapped {
             map,
@@ -57,7 +57,7 @@ impl Mapping {
         }))
     }
 
-    /// A copy of bytes that are in memory already.
+    /// Returns a copy of bytes that are in memory already.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let len = bytes.len();
         let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
@@ -75,8 +75,8 @@ impl Mapping {
         }
     }
 
-    /// Begins to read ascending ranges, all at once, without waiting for any: what is touched later waits for its own page
-    /// only, and reads no others. Empty ranges are passed over; failing to read ahead costs time only.
+    /// Starts reading ascending ranges, all at once, without waiting. A later access waits only for its own page. Empty
+    /// ranges are passed over; failing to read ahead costs time only.
     ///
     /// # Panics
     /// If a range is not within the file.
@@ -116,7 +116,7 @@ impl Mapping {
         let Kind::Mapped { sure, .. } = &self.0 else {
             return false;
         };
-        // A guess only: threads may count as they like.
+        // The count is only a hint, so no ordering is needed.
         let times = sure.load(Relaxed);
         if times > 0 {
             sure.store(times - 1, Relaxed);
@@ -147,11 +147,21 @@ impl Mapping {
         None
     }
 
-    /// Reads a file into aligned memory.
-    pub fn read(mut file: &File) -> io::Result<Self> {
+    /// Reads a file into aligned memory, from its beginning.
+    pub fn read(file: &File) -> io::Result<Self> {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
-        file.read_exact(&mut bytemuck::cast_slice_mut(&mut lines)[..len])?;
+        let bytes = &mut bytemuck::cast_slice_mut(&mut lines)[..len];
+        // At a place, where the system can: handles of one file share its position.
+        #[cfg(unix)]
+        std::os::unix::fs::FileExt::read_exact_at(file, bytes, 0)?;
+        #[cfg(not(unix))]
+        {
+            use io::{Read, Seek, SeekFrom};
+            let mut file = file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            file.read_exact(bytes)?;
+        }
         Ok(Self(Kind::Read { lines, len }))
     }
 }
@@ -228,7 +238,7 @@ mod tests {
             ]);
             assert!(!mapping.lacks([]));
         }
-        Mapping::copy_of(&[]).will_read([0..0]);
+        Mapping::copy_of(&[]).will_read(std::iter::once(0..0));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! A leaf: nothing here knows what is in a file. Everything that the engine writes goes through [`files::Files`].
 
-pub mod files;
+pub(crate) mod files;
 pub(crate) mod layout;
-pub mod lock;
-pub mod mmap;
+pub(crate) mod lock;
+pub(crate) mod mmap;
 pub(crate) mod orphans;
 pub(crate) mod reserve;
 pub(crate) mod usage;

@@ -1,11 +1,11 @@
-//! The folder for what nothing explains: it is moved there, and stays until the user drops it.
+//! The directory `orphans/`: unexplained files are moved there, and stay until the user drops them.
 
 use crate::disk::files::{Files, relocate};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Moves something to `orphans/`, under a name that is free there.
+/// Moves a file or directory to `orphans/`, under a free name.
 pub(crate) fn orphan(files: &dyn Files, layout: &Layout, path: &Path) -> Result<PathBuf> {
     let orphans = layout.orphans();
     files

@@ -1,10 +1,10 @@
-//! Room that is kept for a full disk: the file `RESERVE`, which is given up when there is no other room left.
+//! Space reserved for a full disk: the file `RESERVE` is removed when the disk is full.
 //!
-//! Most ways out of a full disk need some room themselves: a delete writes its batch and then deletion files, every new
-//! version writes a manifest and the catalog, and sled writes even when it is opened. So the writer keeps a file that
-//! holds no data. Whoever finds no room removes it and tries again, and what is left of its room becomes a smaller reserve
-//! at once, before another program takes it. Until it has its full size again no rows are inserted, so that the room goes
-//! to what frees more.
+//! Most operations that free space need some space themselves: a delete writes its batch and then deletion files, every
+//! new version writes a manifest and the catalog, and sled writes even when it is opened. So the writer keeps a file
+//! that holds no data. An operation that finds no space removes the file and tries again. The remaining space becomes a
+//! smaller reserve at once, before another program takes it. Until the reserve has its full size again, no rows are
+//! inserted.
 
 use crate::disk::files::{Files, temporary};
 use crate::disk::layout::Layout;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 /// manifests.
 const BASE: u64 = 1 << 20;
 
-/// The start of the file, for whoever wonders what it is.
+/// The beginning of the file, which explains its purpose.
 const TEXT: &str = "mopqdb keeps this room for a full disk: deleting rows and recovery need some. \
                     It holds no data and is made again when it is missing.\n";
 
@@ -33,7 +33,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve of this database, as it is found.
+    /// Returns the reserve of this database, as it is found.
     pub(crate) fn find(files: &Arc<dyn Files>, layout: &Layout) -> Self {
         let path = layout.reserve();
         let bytes = files.len(&path).unwrap_or(0);
@@ -54,7 +54,7 @@ impl Reserve {
         *lock(&self.bytes) == 0
     }
 
-    /// Removes the file. Returns `true` if it was there, so that what found no room may be tried once more.
+    /// Removes the file. Returns `true` if it existed, so that the failed operation can be tried again.
     pub(crate) fn give_up(&self) -> bool {
         let mut bytes = lock(&self.bytes);
         if *bytes == 0 {
@@ -76,16 +76,17 @@ impl Reserve {
         }
     }
 
-    /// The same for a write that has begun and needs this many bytes more. If they are many the reserve stays: the
-    /// database will be opened again, and recovery needs it.
+    /// Like [`give_up`](Self::give_up), for a started write that needs this many more bytes. If they are many the
+    /// reserve stays: the database will be opened again, and recovery needs it.
     pub(crate) fn give_up_for(&self, bytes: usize) -> bool {
         let held = *lock(&self.bytes);
         bytes as u64 <= held / 2 && self.give_up()
     }
 
-    /// Runs something that needs little room. If there is none, gives the reserve up and runs it again.
+    /// Runs an operation that needs little space. If the disk is full, removes the reserve and runs it
+    /// again.
     ///
-    /// Requires: an error for want of room left nothing behind that stands in the way of a second run.
+    /// Requires: after a disk-full error `act` can be run again.
     pub(crate) fn spend<T>(&self, mut act: impl FnMut() -> Result<T>) -> Result<T> {
         match act() {
             Err(e) if e.is_full() && self.give_up() => act(),
@@ -104,7 +105,7 @@ impl Reserve {
         let mut made = make(&*self.files, &self.path, needed);
         if made.as_ref().is_err_and(is_full) && *bytes < BASE {
             if *bytes > 0 && remove(&*self.files, &self.path).is_ok() {
-                // The smaller one took the room that the whole one lacked.
+                // The smaller reserve used the space that the full one lacked.
                 *bytes = 0;
                 made = make(&*self.files, &self.path, needed);
             }
@@ -119,7 +120,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// The same for one who can do without.
+    /// Like [`restore`](Self::restore), ignoring failure.
     pub(crate) fn restore_if_it_fits(&self, rows: u64) {
         if let Err(e) = self.restore(rows) {
             tracing::debug!("no whole reserve: {e}");
@@ -132,13 +133,13 @@ impl Reserve {
 fn needed(rows: u64) -> u64 {
     const STEP: u64 = 1 << 18;
     match rows / 8 {
-        // The least reserve has room for these. It is not made again for every few rows.
+        // The minimum size covers these, so the file is not written again for every few rows.
         bytes if bytes < STEP => BASE,
         bytes => BASE + bytes.next_multiple_of(STEP),
     }
 }
 
-/// Writes bytes that no file system stores in less room than they take: not zeros, nothing that compresses.
+/// Writes incompressible bytes, which no file system stores in less space.
 fn make(files: &dyn Files, path: &Path, bytes: u64) -> io::Result<()> {
     let tmp = temporary(path);
     match files.remove(&tmp) {
@@ -169,7 +170,7 @@ fn make(files: &dyn Files, path: &Path, bytes: u64) -> io::Result<()> {
         files.rename(&tmp, path)
     };
     if let Err(e) = write() {
-        // Half a reserve is room that the caller may need now.
+        // Remove a partial reserve: the caller may need the space now.
         let _ = files.remove(&tmp);
         return Err(e);
     }

@@ -1,12 +1,12 @@
-//! The room that files take on a disk, on which one file may have several names.
+//! Disk usage, counting files with several names once.
 
-use crate::disk::files::{Disk, Files};
+use crate::disk::files::{Disk, Storage};
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
-/// The files below a directory, or the one file, with their bytes. Of several names of one file the first in order has
-/// its bytes, the others have none. Symbolic links are not followed.
+/// Returns the files below a directory, or the one file, with their bytes. Of several names of one file the first in
+/// order has its bytes, the others have none. Symbolic links are not followed.
 pub(crate) fn tree(path: &Path) -> Vec<(PathBuf, u64)> {
     let mut seen = HashSet::new();
     let once = |(path, found): (PathBuf, Metadata)| match identity(&found) {
@@ -16,7 +16,8 @@ pub(crate) fn tree(path: &Path) -> Vec<(PathBuf, u64)> {
     walk(path).into_iter().map(once).collect()
 }
 
-/// The bytes that are free once these files and directories are gone: of files that have no other name.
+/// Returns the bytes that are free once these files and directories are gone: of files that have no
+/// other name.
 pub(crate) fn freed(paths: &[PathBuf]) -> u64 {
     let mut names = HashMap::new();
     let mut bytes = 0;
@@ -33,7 +34,7 @@ pub(crate) fn freed(paths: &[PathBuf]) -> u64 {
 }
 
 fn walk(path: &Path) -> Vec<(PathBuf, Metadata)> {
-    // A file that goes away meanwhile takes no room.
+    // A file that was removed meanwhile takes no space.
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => {
             let names = Disk::default().list(path).unwrap_or_default();

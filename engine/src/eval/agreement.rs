@@ -1,4 +1,4 @@
-//! How much of exact search another search finds: what can be measured without any right answers.
+//! Agreement with exact search: a measure that needs no right answers.
 
 use super::numbers::Numbers;
 use super::ranks::TOGETHER;
@@ -10,7 +10,7 @@ use crate::row::{QueryOptions, Search};
 use crate::scan::Found;
 
 /// For each question, the share of exact search's first k rows that are among the first k of [`Search::Auto`].
-pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps<'_>) -> Result<Vec<f64>> {
+pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps) -> Result<Vec<f64>> {
     let Evaluator {
         searched,
         questions,
@@ -24,8 +24,8 @@ pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps<'_>) -> 
     if let Some(candidates) = options.candidates {
         auto = auto.candidates(candidates.max(depth));
     }
-    let auto = Plan::of(&auto, evaluator.has_codes())?;
-    let exact = Plan::of(&QueryOptions::top(depth).search(Search::Exact), true)?;
+    let auto = Plan::of(&auto, searched)?;
+    let exact = Plan::of(&QueryOptions::top(depth).search(Search::Exact), searched)?;
     let numbers = Numbers::of(&searched.parts, 0);
     let mut shares = Vec::with_capacity(answers.len());
     for (vectors, answers) in

@@ -15,12 +15,12 @@ pub struct Interval {
 /// Resamples drawn.
 const DRAWS: usize = 1000;
 
-/// The interval of the mean.
+/// Returns the interval of the mean.
 pub fn interval(values: &[f64], seed: u64) -> Interval {
     resample(values.len(), seed, |drawn| mean(values, drawn))
 }
 
-/// The interval of `mean ours - mean theirs`, both of the same drawn queries.
+/// Returns the interval of `mean ours - mean theirs`, both of the same drawn queries.
 ///
 /// # Panics
 /// If they are not of the same queries.
@@ -31,7 +31,7 @@ pub fn difference(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     })
 }
 
-/// The interval of `mean ours / mean theirs`, likewise.
+/// Returns the interval of `mean ours / mean theirs`, likewise.
 ///
 /// # Panics
 /// If they are not of the same queries.
@@ -42,7 +42,8 @@ pub fn ratio(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     })
 }
 
-/// The mean of each query's recall over several runs (seeds) of one system, to be compared with another system's.
+/// Returns the mean of each query's recall over several runs (seeds) of one system, to be compared with another
+/// system's.
 ///
 /// # Panics
 /// If a run has fewer queries than the first.

@@ -16,8 +16,8 @@ pub(super) struct Coded<'a> {
     pub(super) searched: &'a Searched<'a, Held<'a>>,
     pub(super) quantizer: &'a Quantizer,
     pub(super) questions: &'a VectorQuestions,
-    pub(super) options: &'a EvalOptions<'a>,
-    pub(super) steps: &'a Steps<'a>,
+    pub(super) options: &'a EvalOptions,
+    pub(super) steps: &'a Steps,
 }
 
 impl Coded<'_> {
@@ -33,7 +33,7 @@ impl Coded<'_> {
         })
     }
 
-    /// What the codes are like and, where there is a head, places among its projections.
+    /// Returns the report on the codes and, if there is a head, places among its projections.
     pub(super) fn report(&self) -> Result<(CodeReport, Option<Places>)> {
         let mut counter = CodeCounter::new(self.quantizer);
         let mut head = match self.quantizer.head() {
@@ -75,7 +75,7 @@ impl Coded<'_> {
         Ok(ranked?.0)
     }
 
-    /// Calls `each` with part, row and code of every living row, in order.
+    /// Calls `each` with part, row and code of every live row, in order.
     fn for_each_code(
         &self,
         mut each: impl FnMut(&Held<'_>, usize, &[u8]) -> Result<()>,
@@ -98,7 +98,7 @@ impl Coded<'_> {
         Ok(())
     }
 
-    /// Calls `each` with the projections (n, dim) and the codes (n, subspaces) of living rows, in order.
+    /// Calls `each` with the projections (n, dim) and the codes (n, subspaces) of live rows, in order.
     fn for_each_chunk(&self, mut each: impl FnMut(&[f32], &[u8]) -> Result<()>) -> Result<()> {
         // Vectors, projections and codes.
         let values = self.quantizer.input_dim() + self.quantizer.dim() + 64;
@@ -193,6 +193,8 @@ fn in_space<T>(
     let searched = Searched {
         parts: vec![Held::values(keys, dim)],
         quantizer: None,
+        scorer: None,
+        serving: None,
         metric: inner(coded.quantizer.metric()),
         dim,
         scanner: coded.searched.scanner,

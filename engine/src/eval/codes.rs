@@ -1,11 +1,11 @@
-//! What a model's codes are like: how far from the rows, how evenly used.
+//! Properties of a model's codes: distortion and codeword use.
 
 use crate::quantizer::{CodeShape, Quantizer};
 use serde::Serialize;
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a model's codes are like.
+/// Properties of a model's codes.
 #[derive(Debug, Clone, Serialize)]
 pub struct CodeReport {
     /// Mean of |k - k^|^2 over all rows, k being the row's embedding and k^ what its code stands for.
@@ -14,9 +14,10 @@ pub struct CodeReport {
     pub relative_distortion: f64,
     /// Mean of |k|^2.
     pub mean_norm: f64,
-    /// Codewords that some row uses, per subspace.
+    /// Returns the codewords that some row uses, per subspace.
     pub used: Vec<usize>,
-    /// Entropy of the codes in bits, per subspace: at most the bits of a codeword, if all are used alike.
+    /// Entropy of the codes in bits, per subspace: at most the bits of a codeword, if all are used
+    /// equally.
     pub entropy: Vec<f64>,
     /// Different codes among the rows.
     pub distinct: usize,
@@ -47,7 +48,7 @@ impl Usage {
         }
     }
 
-    /// Codewords that some row uses, per subspace.
+    /// Returns the codewords that some row uses, per subspace.
     pub(super) fn used(&self) -> Vec<usize> {
         let used = |book: &Vec<u64>| book.iter().filter(|&&count| count > 0).count();
         self.counts.iter().map(used).collect()

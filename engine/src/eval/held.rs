@@ -38,7 +38,7 @@ enum Rows<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Vectors in memory (rows, dim), in the order of their numbers.
+    /// Returns the vectors in memory (rows, dim), in the order of their numbers.
     pub(super) fn values(values: &'a [f32], dim: usize) -> Self {
         Self {
             rows: Rows::Values(values),
@@ -52,7 +52,7 @@ impl<'a> Held<'a> {
         mut self,
         quantizer: &Quantizer,
         scanner: &Scanner,
-        steps: &Steps<'_>,
+        steps: &Steps,
     ) -> Result<Self> {
         let subspaces = quantizer.shape().subspaces();
         let (mut vectors, mut codes, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
@@ -121,19 +121,19 @@ impl Searchable for Held<'_> {
     }
 }
 
-/// The rows of a snapshot as this model searches them.
+/// Returns the rows of a snapshot as this model searches them.
 pub(super) fn under<'a>(
     snapshot: &'a Snapshot,
     model: &'a Model,
-    scanner: &'a Scanner,
     memory_limit: usize,
-    steps: &Steps<'_>,
+    steps: &Steps,
 ) -> Result<Searched<'a, Held<'a>>> {
+    let scanner = &*snapshot.scanner;
     let active = snapshot.model();
     let encodes = model.encoder_id() != active.encoder_id();
     if !encodes && model.dim() != active.dim() {
-        return Err(Error::Model(
-            "the model takes vectors of another width than the stored ones".into(),
+        return Err(Error::model(
+            "the model takes vectors of another width than the stored ones",
         ));
     }
     if encodes {
@@ -165,6 +165,11 @@ pub(super) fn under<'a>(
     Ok(Searched {
         parts: snapshot.parts().map(held).collect::<Result<_>>()?,
         quantizer: model.quantizer(),
+        scorer: model.scorer(),
+        serving: match model.model_id() == snapshot.model().model_id() {
+            true => snapshot.serving,
+            false => model.serving(),
+        },
         metric: model.metric(),
         dim: model.dim(),
         scanner,
@@ -181,11 +186,11 @@ pub(super) fn work(snapshot: &Snapshot, model: &Model) -> u64 {
 
 /// Whether codes have to be made for a model; those of the active one are there.
 fn are_codes_made(snapshot: &Snapshot, model: &Model) -> bool {
-    model.quantizer().is_some() && model.model_id() != snapshot.model().model_id()
+    model.quantizer().is_some() && model.codes_id() != snapshot.model().codes_id()
 }
 
 /// The vectors of a part's texts; those of dead rows are zero.
-fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Stored> {
+fn encoded(part: Part<'_>, model: &Model, steps: &Steps) -> Result<Stored> {
     let (dim, precision) = (model.dim(), model.precision());
     let zero = precision.round(&vec![0.0; dim], dim, false);
     let mut vectors = Stored::none(precision);
@@ -207,9 +212,7 @@ fn encoded(part: Part<'_>, model: &Model, steps: &Steps<'_>) -> Result<Stored> {
     };
     part.for_each_row(None, |row| {
         let text = row.value.text().ok_or_else(|| {
-            Error::Model(
-                "the model has another encoder, and the rows have no texts to encode".into(),
-            )
+            Error::model("the model has another encoder, and the rows have no texts to encode")
         })?;
         texts.push((row.row, text.to_owned()));
         match texts.len() {

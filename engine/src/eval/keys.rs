@@ -1,4 +1,4 @@
-//! Keys that are in memory and in no database, ranked as those of a snapshot are.
+//! Ranking keys in memory, without a database.
 
 use super::coded::Coded;
 use super::held::Held;
@@ -8,12 +8,13 @@ use crate::quantizer::Quantizer;
 use crate::query::searched::Searched;
 use crate::scan::Scanner;
 
-/// Keys in memory under a quantizer, for who learns one and has no database with it yet. Recall is what a database with
+/// Keys in memory under a quantizer, for a trainer that has no database with it yet. Recall is what a database with
 /// these keys would have.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {
     vectors: &'a [f32],
     quantizer: &'a Quantizer,
+    threads: usize,
 }
 
 impl<'a> Keys<'a> {
@@ -30,7 +31,18 @@ impl<'a> Keys<'a> {
         if u32::try_from(vectors.len() / width).is_err() {
             return Err(Error::invalid("more rows than can be evaluated at once"));
         }
-        Ok(Self { vectors, quantizer })
+        Ok(Self {
+            vectors,
+            quantizer,
+            threads: 0,
+        })
+    }
+
+    /// Sets the number of threads; 0, the default, means one per core.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
     }
 
     /// Ranks all keys for each question: by their codes and, if the quantizer has a head, by its projections without
@@ -38,32 +50,22 @@ impl<'a> Keys<'a> {
     pub fn evaluate(
         &self,
         questions: &VectorQuestions,
-        scanner: &Scanner,
-        options: &EvalOptions<'_>,
+        options: &EvalOptions,
     ) -> Result<Evaluation> {
-        self.coded(questions, scanner, options, |coded| coded.evaluate())
+        self.coded(questions, options, |coded| coded.evaluate())
     }
 
     /// The same by their codes alone, with the first `depth` places told apart: what an epoch of training is judged by.
     /// Unlike [`evaluate`](Self::evaluate) it does not look at the projections, which takes a second pass over the keys.
-    pub fn rank(
-        &self,
-        questions: &VectorQuestions,
-        scanner: &Scanner,
-        depth: usize,
-    ) -> Result<CodePlaces> {
-        let options = EvalOptions {
-            cuts: vec![depth],
-            ..EvalOptions::default()
-        };
-        self.coded(questions, scanner, &options, |coded| coded.rank())
+    pub fn rank(&self, questions: &VectorQuestions, depth: usize) -> Result<CodePlaces> {
+        let options = EvalOptions::default().cuts([depth]);
+        self.coded(questions, &options, |coded| coded.rank())
     }
 
     fn coded<T>(
         &self,
         questions: &VectorQuestions,
-        scanner: &Scanner,
-        options: &EvalOptions<'_>,
+        options: &EvalOptions,
         work: impl FnOnce(Coded<'_>) -> Result<T>,
     ) -> Result<T> {
         let (width, queries) = (self.quantizer.input_dim(), questions.len());
@@ -84,11 +86,14 @@ impl<'a> Keys<'a> {
                 "an answer is row {row}, and there are {rows} rows"
             )));
         }
+        let scanner = &Scanner::new(self.threads)?;
         let steps = Steps::of(options, (2 * rows + 2 * queries) as u64);
         let keys = Held::values(self.vectors, width);
         let searched = Searched {
             parts: vec![keys.quantized(self.quantizer, scanner, &steps)?],
             quantizer: Some(self.quantizer),
+            scorer: None,
+            serving: None,
             metric: self.quantizer.metric(),
             dim: width,
             scanner,
@@ -177,18 +182,15 @@ mod tests {
         let mut random = Random::new(3);
         let (keys, questions) = (small(&mut random, ROWS * DIM), questions(&mut random));
         let quantizer = quantizer(small(&mut random, 12));
-        let keys_in_memory = Keys::new(&keys, &quantizer).unwrap();
-        let scanner = Scanner::new(2).unwrap();
+        let keys_in_memory = Keys::new(&keys, &quantizer).unwrap().threads(2);
         // A limit that makes chunks of 1,024 rows.
         let options = EvalOptions {
             cuts: vec![50],
             memory_limit: 1,
             ..EvalOptions::default()
         };
-        let evaluation = keys_in_memory
-            .evaluate(&questions, &scanner, &options)
-            .unwrap();
-        let ranked = keys_in_memory.rank(&questions, &scanner, 10).unwrap();
+        let evaluation = keys_in_memory.evaluate(&questions, &options).unwrap();
+        let ranked = keys_in_memory.rank(&questions, 10).unwrap();
 
         let mut codes = vec![0; ROWS * 2];
         quantizer.quantize(&keys, &mut codes).unwrap();
@@ -216,9 +218,7 @@ mod tests {
         let quantizer = quantizer(vec![1.0; 12]);
         let questions = VectorQuestions::new(vec![1.0; DIM], vec![vec![7]]);
         let keys = Keys::new(&keys, &quantizer).unwrap();
-        let ranked = keys
-            .rank(&questions, &Scanner::new(1).unwrap(), 10)
-            .unwrap();
+        let ranked = keys.rank(&questions, 10).unwrap();
         assert_eq!(ranked.places.recall(10), 10.0 / ROWS as f64);
         assert_eq!(ranked.used, [1, 1]);
     }
@@ -228,10 +228,9 @@ mod tests {
         let quantizer = quantizer(vec![1.0; 12]);
         assert!(Keys::new(&[0.0; 5], &quantizer).is_err());
         let keys = Keys::new(&[0.0; 8], &quantizer).unwrap();
-        let scanner = Scanner::new(1).unwrap();
         let refusal = |vectors: Vec<f32>, right: u32| {
             let questions = VectorQuestions::new(vectors, vec![vec![right]]);
-            keys.rank(&questions, &scanner, 1).unwrap_err().to_string()
+            keys.rank(&questions, 1).unwrap_err().to_string()
         };
         let error = refusal(vec![0.0; 3], 1);
         assert!(error.contains("need 4 values, there are 3"), "{error}");
@@ -243,9 +242,9 @@ mod tests {
     fn without_questions_there_is_still_a_report() {
         let quantizer = quantizer(vec![0.0; 12]);
         let keys = Keys::new(&[1.0; 8], &quantizer).unwrap();
-        let (scanner, options) = (Scanner::new(1).unwrap(), EvalOptions::default());
+        let options = EvalOptions::default();
         let none = VectorQuestions::default();
-        let evaluation = keys.evaluate(&none, &scanner, &options).unwrap();
+        let evaluation = keys.evaluate(&none, &options).unwrap();
         assert_eq!(evaluation.codes.distortion, 4.0);
         assert_eq!(evaluation.places.recall(10), 0.0);
     }

@@ -1,10 +1,10 @@
-//! How well a model finds what it should: recall over all living rows of a snapshot.
+//! Evaluation: the recall of a model over all live rows of a snapshot.
 //!
-//! [`Questions::find`] looks up the right rows of each query; an [`Evaluator`] ranks the rows for every query, under any
-//! model of the database and in any way of searching, by the stages that serve queries: what is measured is what is
-//! served. The codes of a model that is not in service are held in memory, as are the vectors of
-//! another encoder, up to [`EvalOptions::memory_limit`]. [`Keys`] are ranked in the same way without a database: a
-//! trainer measures with them what it learns.
+//! [`Questions::find`] looks up the right rows of each query; an [`Evaluator`] ranks the rows for every query, under
+//! any model of the database and in any way of searching, by the stages that serve queries: so evaluation measures what
+//! queries return. The codes of a model that is not in service are held in memory, as are the vectors of another
+//! encoder, up to [`EvalOptions::memory_limit`]. [`Keys`] are ranked in the same way without a database: a trainer
+//! measures with them what it learns.
 //!
 //! Recall@k is the mean over queries of |right rows among the first k| / |right rows|. Rows with equal codes have equal
 //! scores, and are common: a right row among ties counts with the probability that it is within the first k if ties
@@ -21,55 +21,67 @@ mod place;
 mod questions;
 mod rank;
 mod ranks;
+mod tune;
 
 pub use codes::CodeReport;
 pub use keys::Keys;
 pub use place::{Place, Places};
 pub use questions::{Answers, Ask, FindOptions, Question, Questions, VectorQuestions};
 pub use ranks::Ranks;
+pub use tune::{Tried, Tuned, tune};
 
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::model::Model;
 use crate::query::searched::Searched;
 use crate::row::Search;
-use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use crate::view::searchable::Searchable;
+use crate::watch::Watch;
 use coded::Coded;
 use held::Held;
 use numbers::Numbers;
 use rank::{ByCodes, ByVectors, Pool, Ranking};
 use std::cell::Cell;
 
-/// How an evaluation is done.
+/// Options of an evaluation.
 #[derive(Clone)]
-pub struct EvalOptions<'a> {
+#[non_exhaustive]
+pub struct EvalOptions {
     /// Where recall is measured; places beyond the deepest are not told apart.
     pub cuts: Vec<usize>,
     /// How many candidates [`Search::Auto`] takes by codes; by default as many as a query for that many hits takes.
     pub candidates: Option<usize>,
-    /// The hits of the first so many questions are kept, ten each.
+    /// The number of first questions whose ten best hits are kept.
     pub samples: usize,
     /// Memory for rows under way, and for the vectors of another encoder, in bytes.
     pub memory_limit: usize,
-    /// Told how many steps are done, of how many; false stops. A step is a row prepared or a query ranked.
-    pub progress: Option<&'a dyn Fn(u64, u64) -> bool>,
+    /// Counts steps, and can stop them. A step is a row prepared or a query ranked.
+    pub watch: Watch,
 }
 
-impl Default for EvalOptions<'_> {
+impl Default for EvalOptions {
     fn default() -> Self {
         Self {
             cuts: vec![10, 50, 100],
             candidates: None,
             samples: 0,
             memory_limit: 512 << 20,
-            progress: None,
+            watch: Watch::new(),
         }
     }
 }
 
-impl EvalOptions<'_> {
+impl EvalOptions {
+    setters!(
+        samples: usize,
+        memory_limit: usize,
+        watch: Watch,
+        ; into
+        cuts: Vec<usize>,
+        candidates: Option<usize>,
+    );
+
     /// The deepest place that is told apart.
     fn depth(&self) -> usize {
         self.cuts.iter().copied().max().unwrap_or(1)
@@ -81,7 +93,7 @@ impl EvalOptions<'_> {
     }
 }
 
-impl std::fmt::Debug for EvalOptions<'_> {
+impl std::fmt::Debug for EvalOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EvalOptions")
             .field("cuts", &self.cuts)
@@ -120,7 +132,7 @@ pub struct CodePlaces {
 pub struct Evaluator<'a> {
     searched: Searched<'a, Held<'a>>,
     questions: VectorQuestions,
-    options: EvalOptions<'a>,
+    options: EvalOptions,
 }
 
 impl<'a> Evaluator<'a> {
@@ -129,12 +141,11 @@ impl<'a> Evaluator<'a> {
         snapshot: &'a Snapshot,
         model: &'a Model,
         questions: &Questions,
-        scanner: &'a Scanner,
-        options: EvalOptions<'a>,
+        options: EvalOptions,
     ) -> Result<Self> {
         let steps = Steps::of(&options, held::work(snapshot, model));
         Ok(Self {
-            searched: held::under(snapshot, model, scanner, options.memory_limit, &steps)?,
+            searched: held::under(snapshot, model, options.memory_limit, &steps)?,
             questions: questions.under(model)?,
             options,
         })
@@ -145,9 +156,14 @@ impl<'a> Evaluator<'a> {
         self.searched.quantizer.is_some()
     }
 
+    /// Whether [`Search::Auto`] scores candidates again.
+    fn rescores(&self) -> bool {
+        self.has_codes() || self.searched.has_map()
+    }
+
     /// Ranks the rows for each question in one of the ways in which a query can.
     pub fn search(&self, search: Search) -> Result<Ranks> {
-        let passes = ranks::passes(&self.options, search, self.has_codes())?;
+        let passes = ranks::passes(self, search)?;
         let steps = self.steps(passes.len() as u64);
         let numbers = Numbers::of(&self.searched.parts, 0);
         match search {
@@ -162,7 +178,7 @@ impl<'a> Evaluator<'a> {
                 };
                 self.in_full(search, &pool, &steps)
             }
-            Search::Auto if self.has_codes() => ranks::rescored(self, &passes, &numbers, &steps),
+            Search::Auto if self.rescores() => ranks::rescored(self, &passes, &numbers, &steps),
             Search::Auto | Search::Exact => {
                 let pool = ByVectors {
                     searched: &self.searched,
@@ -181,15 +197,15 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Ranks every row, so that ties are counted.
-    fn in_full(&self, search: Search, pool: &impl Pool, steps: &Steps<'_>) -> Result<Ranks> {
+    fn in_full(&self, search: Search, pool: &impl Pool, steps: &Steps) -> Result<Ranks> {
         let answers = &self.questions.answers;
         let (depth, samples) = (self.options.depth(), self.options.samples);
         let (places, samples) = Ranking::of(pool, answers, depth, samples, steps)?;
         Ok(Ranks::of_one(search, places, samples))
     }
 
-    /// What the codes are like, and where right rows stand among the unquantized embeddings of the model's head, if it
-    /// has one; `None` if the model makes no codes.
+    /// Returns the report on the codes, and where right rows stand among the unquantized embeddings of the model's
+    /// head, if it has one; `None` if the model makes no codes.
     pub fn codes(&self) -> Result<Option<(CodeReport, Option<Places>)>> {
         let Some(quantizer) = self.searched.quantizer else {
             return Ok(None);
@@ -205,8 +221,8 @@ impl<'a> Evaluator<'a> {
         coded.report().map(Some)
     }
 
-    /// The steps of ranking all questions so many times.
-    fn steps(&self, passes: u64) -> Steps<'a> {
+    /// Returns the steps of ranking all questions this many times.
+    fn steps(&self, passes: u64) -> Steps {
         Steps::of(&self.options, self.questions.len() as u64 * passes)
     }
 }
@@ -220,16 +236,16 @@ impl std::fmt::Debug for Evaluator<'_> {
 }
 
 /// Tells the progress of an evaluation: rows prepared and queries ranked, each a step.
-struct Steps<'a> {
-    progress: Option<&'a dyn Fn(u64, u64) -> bool>,
+struct Steps {
+    watch: Watch,
     done: Cell<u64>,
     total: u64,
 }
 
-impl<'a> Steps<'a> {
-    fn of(options: &EvalOptions<'a>, total: u64) -> Self {
+impl Steps {
+    fn of(options: &EvalOptions, total: u64) -> Self {
         Self {
-            progress: options.progress,
+            watch: options.watch.clone(),
             done: Cell::new(0),
             total,
         }
@@ -238,9 +254,10 @@ impl<'a> Steps<'a> {
     /// Counts steps; an error if the user wants to stop.
     fn add(&self, steps: u64) -> Result<()> {
         self.done.set((self.done.get() + steps).min(self.total));
-        match self.progress {
-            Some(progress) if !progress(self.done.get(), self.total) => Err(stopped()),
-            _ => Ok(()),
+        self.watch.report(self.done.get(), self.total);
+        match self.watch.is_stopped() {
+            true => Err(stopped()),
+            false => Ok(()),
         }
     }
 }
@@ -253,9 +270,9 @@ fn inner(metric: Metric) -> Metric {
     }
 }
 
-/// The user has had enough.
+/// Returns the error of a stopped evaluation.
 fn stopped() -> Error {
-    Error::invalid("stopped before all rows were ranked; nothing was changed")
+    Error::Cancelled("not all rows were ranked; nothing was changed")
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Living rows by number: 0, 1, 2 ... in the order of a snapshot.
+//! Live rows by number: 0, 1, 2 ... in the order of a snapshot.
 
 use crate::ids::RowId;
 use crate::scan::Found;
 use crate::snapshot::Place;
 use crate::view::searchable::Searchable;
 
-/// The numbers of the living rows of some parts.
+/// The numbers of the live rows of some parts.
 pub(super) struct Numbers(Vec<Part>);
 
 struct Part {
-    /// The number of its first living row.
+    /// The number of its first live row.
     first: u32,
     living: u32,
     /// If some rows are dead.
@@ -19,12 +19,12 @@ struct Part {
 struct Dead {
     /// A bit per row: set if it lives.
     live: Vec<u64>,
-    /// Living rows before each word of `live`.
+    /// Live rows before each word of `live`.
     before: Vec<u32>,
 }
 
 impl Numbers {
-    /// The numbers from `first` on.
+    /// Returns the numbers from `first` on.
     ///
     /// Requires: a `u32` counts all rows, as `Questions::find` made sure.
     pub(super) fn of<P: Searchable>(parts: &[P], first: u32) -> Self {
@@ -46,12 +46,12 @@ impl Numbers {
         Self(numbered.collect())
     }
 
-    /// Living rows.
+    /// Returns the number of live rows.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|part| part.living as usize).sum()
     }
 
-    /// The number of a living row.
+    /// Returns the number of a live row.
     pub(super) fn number(&self, found: &Found) -> u32 {
         let part = &self.0[found.source as usize];
         part.first
@@ -61,12 +61,12 @@ impl Numbers {
             }
     }
 
-    /// Where the row with a number is.
+    /// Returns where the row with a number is.
     ///
     /// Requires: there is one.
     pub(super) fn place(&self, number: u32) -> Place {
         let at = self.0.partition_point(|part| part.first <= number);
-        // Parts without living rows begin where the next one does.
+        // Parts without live rows begin where the next one does.
         let part = (self.0[..at].iter().enumerate().rev())
             .find(|(_, part)| part.living > 0)
             .map(|(at, _)| at)
@@ -104,13 +104,13 @@ impl Dead {
         }
     }
 
-    /// Living rows before this one.
+    /// Live rows before this one.
     fn rank(&self, row: u32) -> u32 {
         let (word, bit) = (row as usize / 64, row % 64);
         self.before[word] + (self.live[word] & ((1 << bit) - 1)).count_ones()
     }
 
-    /// The row that so many living rows precede.
+    /// Returns the row that is preceded by this many live rows.
     fn select(&self, rank: u32) -> u32 {
         let word = self.before.partition_point(|before| *before <= rank) - 1;
         let mut bits = self.live[word];

@@ -1,6 +1,6 @@
-//! Where a right row stands, ties counted fairly.
+//! The rank of a right row, with ties.
 
-/// Where a right row stands: how many rows score more, how many the same (itself among them).
+/// The rank of a right row: how many rows score more, and how many the same (including itself).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Rows that score more. Beyond the depth looked at it is a lower bound.
@@ -10,17 +10,17 @@ pub struct Place {
 }
 
 impl Place {
-    /// The probability that it is within the first k, if ties fall at random.
+    /// Returns the probability that it is within the first k, if ties fall at random.
     pub fn within(self, k: usize) -> f64 {
         ((k as f64 - self.greater as f64) / self.equal.max(1) as f64).clamp(0.0, 1.0)
     }
 
-    /// Whether it is within the first k if it wins every tie.
+    /// Returns `true` if it is within the first k when it wins every tie.
     pub fn at_best(self, k: usize) -> bool {
         self.greater < k as u64
     }
 
-    /// Whether it is within the first k if it loses every tie.
+    /// Returns `true` if it is within the first k when it loses every tie.
     pub fn at_worst(self, k: usize) -> bool {
         self.greater.saturating_add(self.equal.max(1)) <= k as u64
     }

@@ -1,4 +1,4 @@
-//! Questions: queries, and the rows that are right answers to them.
+//! Queries with their right answers.
 
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -17,13 +17,23 @@ pub struct Ask {
 
 /// How right rows are found.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct FindOptions {
     /// Right answers are given by key, not by text.
     pub by_key: bool,
-    /// A row that is the query itself (the same text, or the same vector) is no answer, and is left out of the ranking.
+    /// Excludes a row that is the query itself (the same text or vector) from the ranking.
     pub exclude_self: bool,
     /// The group of each key: with it every row of a right row's group, or of the query's own, is right too.
     pub groups: Option<HashMap<String, String>>,
+}
+
+impl FindOptions {
+    setters!(
+        by_key: bool,
+        exclude_self: bool,
+        ; into
+        groups: Option<HashMap<String, String>>,
+    );
 }
 
 /// A query and the rows that answer it, by their number in the snapshot's order.
@@ -68,7 +78,7 @@ impl VectorQuestions {
         }
     }
 
-    /// The number of queries.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.answers.len()
     }
@@ -84,7 +94,7 @@ impl VectorQuestions {
 pub struct Questions {
     /// Those with a right row.
     pub all: Vec<Question>,
-    /// Right answers that are no rows of the snapshot.
+    /// Right answers that are not rows of the snapshot.
     pub missing_answers: BTreeSet<String>,
     /// Queries left out because none of their answers is a row.
     pub unanswerable: u64,
@@ -187,7 +197,7 @@ impl Questions {
         Ok(questions)
     }
 
-    /// The queries as vectors of a model, with their answers.
+    /// Returns the queries as vectors of a model, with their answers.
     pub(super) fn under(&self, model: &Model) -> Result<VectorQuestions> {
         let answers = |question: &Question| Answers {
             right: question.right.clone(),

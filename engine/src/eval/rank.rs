@@ -17,19 +17,21 @@ const TOGETHER: usize = 32;
 
 /// Rows that a stage of a query ranks by one kind of score.
 pub(super) trait Pool {
-    /// Living rows.
+    /// Returns the number of live rows.
     fn rows(&self) -> usize;
 
-    /// The number of a row that was found.
+    /// Returns the number of a row that was found.
     fn number(&self, found: &Found) -> u32;
 
-    /// The score of a row for a query, bit-equal to what [`best`](Self::best) gives.
+    /// Returns the score of a row for a query, bit-equal to what [`best`](Self::best) gives.
     fn score(&self, query: usize, number: u32) -> Result<f32>;
 
-    /// The k best rows for each of some queries, best first, and perhaps more that tie with the last.
+    /// Returns the k best rows for each of some queries, best first, and perhaps more that tie with
+    /// the last.
     fn best(&self, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>>;
 
-    /// How many rows have this score for a query, where a search for `k` rows ended among them.
+    /// Returns how many rows have this score for a query, where a search for `k` rows ended among
+    /// them.
     fn count_equal(&self, query: usize, score: f32, k: usize) -> Result<usize>;
 }
 
@@ -43,7 +45,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// The scores for each query.
+    /// Returns the scores for each query.
     pub(super) fn of(
         answers: &[Answers],
         score: impl Fn(usize, u32) -> Result<f32>,
@@ -102,7 +104,7 @@ impl<'a> Ranking<'a> {
         answers: &'a [Answers],
         depth: usize,
         samples: usize,
-        steps: &Steps<'_>,
+        steps: &Steps,
     ) -> Result<(Places, Samples)> {
         let named = Named::of(answers, |query, row| pool.score(query, row))?;
         let mut ranking = Self::new(answers, named, depth, samples);
@@ -111,7 +113,7 @@ impl<'a> Ranking<'a> {
     }
 
     /// Counts the rows of a pool in.
-    pub(super) fn add(&mut self, pool: &impl Pool, steps: &Steps<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, pool: &impl Pool, steps: &Steps) -> Result<()> {
         let count = self.answers.len();
         for start in (0..count).step_by(TOGETHER) {
             let queries = start..(start + TOGETHER).min(count);

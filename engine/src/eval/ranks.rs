@@ -1,7 +1,7 @@
-//! What a way of searching finds, at each depth with the candidates that a query of that depth takes.
+//! The result of one search mode, at each depth with the candidates that a query of that depth uses.
 
 use super::numbers::Numbers;
-use super::{EvalOptions, Evaluator, Place, Places, SAMPLE_HITS, Samples, Steps};
+use super::{Evaluator, Place, Places, SAMPLE_HITS, Samples, Steps};
 use crate::error::Result;
 use crate::query::filter::Masks;
 use crate::query::plan::Plan;
@@ -24,7 +24,7 @@ pub struct Ranks {
     passes: Vec<Pass>,
 }
 
-/// What queries for up to so many hits find.
+/// The result of queries for up to `depth` hits.
 #[derive(Debug, Clone)]
 struct Pass {
     up_to: usize,
@@ -73,23 +73,20 @@ impl Ranks {
     }
 }
 
-/// A depth and the candidates of a query for so many hits.
+/// A depth, and the candidates of a query for that many hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Depth {
     cut: usize,
     candidates: usize,
 }
 
-/// The depths at which queries take different numbers of candidates: each is the deepest of its number. Without
-/// candidates there is one pass, at the deepest.
-pub(super) fn passes(
-    options: &EvalOptions<'_>,
-    search: Search,
-    has_codes: bool,
-) -> Result<Vec<Depth>> {
+/// Returns the depths at which queries take different numbers of candidates: each is the deepest of its number.
+/// Without candidates there is one pass, at the deepest.
+pub(super) fn passes(evaluator: &Evaluator<'_>, search: Search) -> Result<Vec<Depth>> {
+    let options = &evaluator.options;
     let mut cuts = options.cuts.clone();
     cuts.sort_unstable();
-    if search != Search::Auto || !has_codes || options.candidates.is_some() {
+    if search != Search::Auto || !evaluator.rescores() || options.candidates.is_some() {
         cuts.drain(..cuts.len().saturating_sub(1));
     }
     let mut passes: Vec<Depth> = Vec::new();
@@ -99,7 +96,7 @@ pub(super) fn passes(
         if query.candidates.is_some() {
             query.check()?;
         }
-        let candidates = query.wanted_candidates();
+        let candidates = query.wanted_candidates(evaluator.searched.serving);
         match passes.last_mut() {
             Some(last) if last.candidates == candidates => last.cut = cut,
             _ => passes.push(Depth { cut, candidates }),
@@ -113,7 +110,7 @@ pub(super) fn rescored(
     evaluator: &Evaluator<'_>,
     passes: &[Depth],
     numbers: &Numbers,
-    steps: &Steps<'_>,
+    steps: &Steps,
 ) -> Result<Ranks> {
     let mut ranks = Ranks {
         search: Search::Auto,
@@ -139,14 +136,14 @@ pub(super) fn rescored(
     Ok(ranks)
 }
 
-/// Answers all questions as queries with so many candidates are answered. All candidates are ranked, so that those that
-/// tie are counted. A question that leaves rows out takes as many candidates more.
+/// Answers all questions with this many candidates. All candidates are ranked, so that those that tie are counted. A
+/// question that leaves rows out takes as many candidates more.
 fn pass(
     evaluator: &Evaluator<'_>,
     candidates: usize,
     samples: usize,
     numbers: &Numbers,
-    steps: &Steps<'_>,
+    steps: &Steps,
 ) -> Result<(Places, Samples)> {
     let Evaluator {
         searched,
@@ -156,7 +153,7 @@ fn pass(
     let answers = &questions.answers;
     let excluded = answers.iter().map(|answers| answers.excluded.len()).max();
     let depth = candidates + excluded.unwrap_or(0);
-    let plan = Plan::of(&QueryOptions::top(depth).candidates(depth), true)?;
+    let plan = Plan::of(&QueryOptions::top(depth).candidates(depth), searched)?;
     let mut places = Vec::with_capacity(answers.len());
     let mut kept = Vec::new();
     for (vectors, answers) in

@@ -101,17 +101,15 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
         let questions = Questions::find(&snapshot, &asks, &find).unwrap();
         assert_eq!(questions.all.len(), 40);
         assert_eq!(questions.all[2].excluded, [14]);
-        let scanner = Scanner::new(2).unwrap();
         // A limit that makes chunks of 1,024 rows.
         let options = EvalOptions {
             cuts: vec![1, 5, 20],
             candidates: None,
             samples: 3,
             memory_limit: 1,
-            progress: None,
+            watch: Watch::new(),
         };
-        let evaluator =
-            Evaluator::new(&snapshot, &model, &questions, &scanner, options.clone()).unwrap();
+        let evaluator = Evaluator::new(&snapshot, &model, &questions, options.clone()).unwrap();
         let evaluation = evaluator.search(Search::Codes).unwrap();
         let exact = evaluator.search(Search::Exact).unwrap();
         // Fewer rows than a query for 250 hits takes candidates: the order of exact search.
@@ -119,7 +117,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
             cuts: vec![250],
             ..options
         };
-        let all = Evaluator::new(&snapshot, &model, &questions, &scanner, all).unwrap();
+        let all = Evaluator::new(&snapshot, &model, &questions, all).unwrap();
         let rescored = all.search(Search::Auto).unwrap();
 
         let mut codes = vec![0; ROWS * 2];
@@ -204,8 +202,7 @@ fn a_head_has_a_ceiling_of_its_own() {
         cuts: vec![ROWS],
         ..EvalOptions::default()
     };
-    let scanner = Scanner::new(1).unwrap();
-    let evaluator = Evaluator::new(&snapshot, &model, &questions, &scanner, options).unwrap();
+    let evaluator = Evaluator::new(&snapshot, &model, &questions, options).unwrap();
     let (_, head) = evaluator.codes().unwrap().unwrap();
     let quantizer = model.quantizer().unwrap();
     let mut keys = vec![0.0; ROWS * DIM];
@@ -297,13 +294,9 @@ fn whoever_asks_to_stop_is_heard() {
         ..FindOptions::default()
     };
     let questions = Questions::find(&snapshot, &asks, &find).unwrap();
-    let stop = |_: u64, _: u64| false;
-    let options = EvalOptions {
-        progress: Some(&stop),
-        ..EvalOptions::default()
-    };
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let options = EvalOptions::default().watch(Watch::new().stop_when(stop));
     let model = Model::open(setup.bundle.clone(), 1).unwrap();
-    let scanner = Scanner::new(1).unwrap();
-    let error = Evaluator::new(&snapshot, &model, &questions, &scanner, options).unwrap_err();
-    assert!(error.to_string().contains("stopped"), "{error}");
+    let error = Evaluator::new(&snapshot, &model, &questions, options).unwrap_err();
+    assert!(matches!(error, Error::Cancelled(_)), "{error}");
 }

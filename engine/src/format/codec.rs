@@ -1,4 +1,4 @@
-//! From fields to bytes and back: little-endian, fixed widths, no `usize`.
+//! Encoding and decoding fields: little-endian, fixed widths, no `usize`.
 
 use super::FormatError;
 
@@ -7,7 +7,7 @@ pub trait Encode {
     /// Appends the bytes.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// The bytes alone.
+    /// Returns the encoded bytes.
     fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);
@@ -21,11 +21,11 @@ pub trait Decode: Sized {
     fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError>;
 }
 
-/// Appends numbers to bytes.
+/// Appends integers in little-endian order.
 pub trait Put {
-    /// Four bytes.
+    /// Appends (`put_u32`) or takes (`u32`) a `u32`.
     fn put_u32(&mut self, value: u32);
-    /// Eight bytes.
+    /// Appends (`put_u64`) or takes (`u64`) a `u64`.
     fn put_u64(&mut self, value: u64);
 }
 
@@ -48,7 +48,7 @@ pub struct Take<'a> {
 }
 
 impl<'a> Take<'a> {
-    /// The bytes of a section that begins at `offset` in its file.
+    /// Returns the bytes of a section that begins at `offset` in its file.
     pub fn new(section: &'static str, offset: u64, bytes: &'a [u8]) -> Self {
         Self {
             section,
@@ -57,7 +57,7 @@ impl<'a> Take<'a> {
         }
     }
 
-    /// So many bytes.
+    /// Takes `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(len) else {
             return Err(self.wrong(format!("{len} bytes expected, {} left", self.bytes.len())));
@@ -67,22 +67,22 @@ impl<'a> Take<'a> {
         Ok(taken)
     }
 
-    /// An array of bytes.
+    /// Takes an array of bytes.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         Ok(self.bytes(N)?.try_into().expect("N bytes were taken"))
     }
 
-    /// Four bytes.
+    /// Appends (`put_u32`) or takes (`u32`) a `u32`.
     pub fn u32(&mut self) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Eight bytes.
+    /// Appends (`put_u64`) or takes (`u64`) a `u64`.
     pub fn u64(&mut self) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Four bytes that a later version may give a meaning, and which are zero in this one.
+    /// Takes four reserved bytes, which must be zero.
     pub fn zero_u32(&mut self) -> Result<(), FormatError> {
         match self.u32()? {
             0 => Ok(()),
@@ -90,22 +90,22 @@ impl<'a> Take<'a> {
         }
     }
 
-    /// The place in the file of the next byte.
+    /// Returns the place in the file of the next byte.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub fn left(&self) -> usize {
         self.bytes.len()
     }
 
-    /// An error at the place reached.
+    /// Returns an error at the current offset.
     pub fn wrong(&self, what: impl Into<String>) -> FormatError {
         FormatError::malformed(self.section, self.offset, what)
     }
 
-    /// All bytes must have been taken.
+    /// Returns an error unless all bytes were taken.
     pub fn end(self) -> Result<(), FormatError> {
         if self.bytes.is_empty() {
             Ok(())

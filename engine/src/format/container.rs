@@ -8,7 +8,7 @@ use super::{
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The bytes of a file (mapped or in memory), handed out once they are known to be those that were written.
+/// The bytes of a file (mapped or in memory). They are returned only after their checksum was verified.
 #[derive(Debug)]
 pub struct Container<B> {
     bytes: B,
@@ -38,32 +38,33 @@ pub struct Part {
 }
 
 impl Part {
-    /// Bytes of the section.
+    /// Returns the number of bytes of the section.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns `true` if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its first byte in the file.
+    /// Returns its first byte in the file.
     pub fn offset(&self) -> u64 {
         self.offset as u64
     }
 
-    /// Which section.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the section.
     pub fn section(&self) -> Section {
         self.section
     }
 
-    /// Where its checksums are.
+    /// Returns where its checksums are.
     pub fn check(&self) -> Check {
         self.check
     }
 
-    /// An error at a byte of the section.
+    /// Returns an error at a byte of the section.
     pub fn wrong(&self, at: usize, what: impl Into<String>) -> FormatError {
         FormatError::malformed(
             self.section.name(),
@@ -72,7 +73,7 @@ impl Part {
         )
     }
 
-    /// The section has just so many bytes, or else the file contradicts itself.
+    /// Returns an error unless the section has this length.
     pub fn expect_len(&self, len: Option<u64>) -> Result<(), FormatError> {
         if len == Some(self.len as u64) {
             Ok(())
@@ -158,37 +159,38 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         })
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &B {
         &self.bytes
     }
 
-    /// Bytes of the file.
+    /// Returns the number of bytes of the file.
     pub fn file_len(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// The first byte of the checksums of chunks, eight bytes each, in the order of the sections.
+    /// Returns the first byte of the checksums of chunks, eight bytes each, in the order of the
+    /// sections.
     pub fn checksums_offset(&self) -> usize {
         self.checksums_offset
     }
 
-    /// The version of the format that the file is written in.
+    /// Returns the version of the format that the file is written in.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// The hash that stands for every byte of the file.
+    /// Returns the hash that stands for every byte of the file.
     pub fn content_hash(&self) -> u64 {
         self.content_hash
     }
 
-    /// The sections, in file order.
+    /// Returns the sections, in file order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// A section that the file must have.
+    /// Returns a section that the file must have.
     pub fn part(&self, section: Section, check: Check) -> Result<Part, FormatError> {
         let part = self.find(section)?;
         if part.check != check {
@@ -198,7 +200,8 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         Ok(part)
     }
 
-    /// A section that the file must have and that is checked where it is touched: by chunks or by pages.
+    /// Returns a section that the file must have and that is checked where it is touched: by chunks or
+    /// by pages.
     pub fn touched(&self, section: Section) -> Result<Part, FormatError> {
         let part = self.find(section)?;
         match part.check {
@@ -214,8 +217,8 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         })
     }
 
-    /// Bytes of a section that is checked by chunks or by pages: each of these that is touched for the first time is
-    /// checked now.
+    /// Returns bytes of a section that is checked by chunks or by pages, after checking those that are used for the
+    /// first time.
     ///
     /// # Panics
     /// If the section is checked by blocks.
@@ -281,12 +284,12 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         }
     }
 
-    /// All of a section that is checked by chunks or by pages.
+    /// Returns all of a section that is checked by chunks or by pages.
     pub fn whole(&self, part: &Part) -> Result<&[u8], FormatError> {
         self.checked(part, 0..part.len)
     }
 
-    /// A block of a section that is checked by blocks: checked at each call.
+    /// Returns a block of a section that is checked by blocks: checked at each call.
     pub fn block(&self, part: &Part, range: Range<usize>, sum: u64) -> Result<&[u8], FormatError> {
         let bytes = self.within(part, &range)?;
         let computed = checksum(bytes);
@@ -301,8 +304,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         Ok(bytes)
     }
 
-    /// Checks every chunk and every page again, whether or not it was touched before, and reports those that are
-    /// damaged.
+    /// Checks every chunk and page again and reports the damaged ones.
     pub fn check_all(&self, damaged: &mut dyn FnMut(FormatError)) {
         for part in &self.parts {
             for at in 0..part.sums() {
@@ -360,7 +362,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
     }
 }
 
-/// The section of the checksums of so many pages.
+/// Returns the section with the checksums of this many pages.
 fn page_sums(parts: &[Part], pages: usize) -> Result<Option<Part>, FormatError> {
     let sums = parts.iter().find(|part| part.section == Section::PageSums);
     match sums {
@@ -376,7 +378,7 @@ fn page_sums(parts: &[Part], pages: usize) -> Result<Option<Part>, FormatError> 
     }
 }
 
-/// The footer's places follow from one another; nothing else is a file of ours.
+/// Checks that the offsets in the footer are consistent.
 fn check_frame(footer: &Footer, footer_offset: u64) -> Result<(), FormatError> {
     let file_len = footer_offset + Footer::LEN;
     if footer.file_len != file_len {

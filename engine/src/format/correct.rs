@@ -10,7 +10,8 @@ use super::{
     SectionEntry, Take, checksum,
 };
 
-/// How much hashing one file is worth: some minutes. Beyond it damage stays damage.
+/// The bytes to hash per file at most, which takes some minutes. Damage beyond that is not
+/// corrected.
 const BUDGET: u64 = 1 << 40;
 
 /// Corrects flipped bits in the bytes of one file.

@@ -1,4 +1,4 @@
-//! What can be wrong with the bytes of a file.
+//! Errors of file contents.
 
 use super::{Kind, VERSION};
 use crate::Error;
@@ -29,7 +29,7 @@ pub enum FormatError {
     /// The file ends before a part of it does.
     #[error("it ends at byte {end}, the file has {len}")]
     Truncated {
-        /// The part.
+        /// The section.
         section: &'static str,
         /// Where the part ends.
         end: u64,
@@ -39,7 +39,7 @@ pub enum FormatError {
     /// Bytes are not those that were written.
     #[error("checksum {computed:016x}, {stored:016x} was written")]
     Checksum {
-        /// The part.
+        /// The section.
         section: &'static str,
         /// Where the bytes under this checksum begin.
         offset: u64,
@@ -53,13 +53,13 @@ pub enum FormatError {
     Padding {
         /// The part before the byte.
         section: &'static str,
-        /// The byte.
+        /// Its offset.
         offset: u64,
     },
     /// The bytes are those that were written, but do not make sense.
     #[error("{what}")]
     Malformed {
-        /// The part.
+        /// The section.
         section: &'static str,
         /// Where it goes wrong.
         offset: u64,
@@ -69,7 +69,7 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// Bytes that do not make sense.
+    /// Returns a [`Malformed`](Self::Malformed) error.
     pub fn malformed(section: &'static str, offset: u64, what: impl Into<String>) -> Self {
         Self::Malformed {
             section,
@@ -78,7 +78,7 @@ impl FormatError {
         }
     }
 
-    /// The engine's error for the file of this name.
+    /// Returns the engine's error for the file of this name.
     pub fn at(self, path: &Path) -> Error {
         let (section, offset) = match &self {
             Self::Kind { .. } | Self::Version { .. } => {

@@ -1,4 +1,4 @@
-//! What frames the sections of every file: header, section table, footer.
+//! The frame of every file: header, section table, footer.
 
 use super::{ALIGN, CHUNK, Decode, Encode, FormatError, PAGE, Put, Take, VERSION, checksum};
 use std::fmt;
@@ -22,7 +22,7 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 4] = [Self::Rows, Self::Vecs, Self::Codes, Self::Deletions];
 
-    /// The letters in the header.
+    /// Returns the letters in the header.
     pub fn letters(self) -> [u8; 4] {
         match self {
             Self::Rows => *b"ROWS",
@@ -102,7 +102,7 @@ impl Section {
         }
     }
 
-    /// The name in FORMAT.md and in errors.
+    /// Returns the name in FORMAT.md and in errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Meta => "META",
@@ -151,7 +151,7 @@ impl Check {
         }
     }
 
-    /// How much of a section one checksum covers; `None` for blocks, which differ in size.
+    /// Returns how much of a section one checksum covers; `None` for blocks, which differ in size.
     pub(super) fn unit(self) -> Option<usize> {
         match self {
             Self::Chunks => Some(CHUNK),
@@ -174,7 +174,7 @@ impl Header {
     /// Bytes on disk.
     pub const LEN: u64 = 64;
 
-    /// The header at the beginning of `file`, which must be of this kind.
+    /// Returns the header at the beginning of `file`, which must be of this kind.
     pub fn read(file: &[u8], kind: Kind) -> Result<Self, FormatError> {
         if file.len() < Self::LEN as usize {
             return Err(FormatError::Truncated {
@@ -207,8 +207,8 @@ impl Encode for Header {
 }
 
 impl Decode for Header {
-    /// Magic, checksum, version, kind, in this order and at these places in every version, so that a version from the
-    /// future is told from a damaged file.
+    /// Magic, checksum, version, kind, in this order and at these places in every version, so that a newer version
+    /// can be distinguished from a damaged file.
     fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
         let bytes: [u8; 64] = fields.array()?;
         let mut fields = Take::new("HEADER", 0, &bytes);
@@ -251,7 +251,7 @@ impl Decode for Header {
 /// One line of the section table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionEntry {
-    /// Which section.
+    /// The section.
     pub section: Section,
     /// Where its checksums are.
     pub check: Check,
@@ -265,7 +265,7 @@ impl SectionEntry {
     /// Bytes on disk.
     pub const LEN: u64 = 24;
 
-    /// The first version of the format that can have such an entry.
+    /// Returns the first version of the format that can have such an entry.
     pub(super) fn since(&self) -> u32 {
         match self.check {
             Check::Pages => 2,
@@ -309,11 +309,11 @@ impl Decode for SectionEntry {
 pub struct Footer {
     /// The first byte of CHECKSUMS.
     pub checksums_offset: u64,
-    /// How many checksums.
+    /// The number of checksums.
     pub checksums: u64,
     /// The first byte of the section table.
     pub table_offset: u64,
-    /// How many sections.
+    /// The number of sections.
     pub sections: u32,
     /// The version of the format, as in the header.
     pub version: u32,

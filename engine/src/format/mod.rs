@@ -36,7 +36,7 @@ pub const CHUNK: usize = 64 * 1024;
 /// one of the operating system's.
 pub const PAGE: usize = 4096;
 
-/// The checksum of everything: xxh3, 64 bits, no seed.
+/// Returns the checksum of everything: xxh3, 64 bits, no seed.
 #[inline]
 pub fn checksum(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)

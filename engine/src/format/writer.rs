@@ -22,7 +22,7 @@ pub struct ContainerWriter<W> {
     open: bool,
 }
 
-/// What was written.
+/// The result of writing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of the file.
@@ -88,13 +88,13 @@ impl<W: Write> ContainerWriter<W> {
         Ok(())
     }
 
-    /// A section at once.
+    /// Writes a complete section.
     pub fn section(&mut self, section: Section, check: Check, bytes: &[u8]) -> io::Result<()> {
         self.begin(section, check)?;
         self.write(bytes)
     }
 
-    /// Bytes of the section begun last, so far.
+    /// Returns the number of bytes of the section begun last, so far.
     pub fn section_len(&self) -> u64 {
         let begun = self.table.last().map_or(0, |entry| entry.len);
         begun + self.chunk.len() as u64
@@ -185,7 +185,7 @@ impl<W: Write> ContainerWriter<W> {
     }
 }
 
-/// The hash over header and everything between sections and footer.
+/// Returns the hash over header and everything between sections and footer.
 pub(super) fn content_hash(header: &[u8], tail: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(header);

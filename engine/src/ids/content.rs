@@ -1,4 +1,4 @@
-//! Names by content: what a model or an encoder is called is the hash of what it computes with.
+//! Content ids: the id of a model or an encoder is the hash of its contents.
 
 use crate::error::{Error, Result};
 use crate::metric::Metric;
@@ -16,12 +16,12 @@ macro_rules! content_id {
         pub struct $name(pub [u8; 32]);
 
         impl $name {
-            /// The first 12 hex digits: for people and for file names.
+            /// Returns the first 12 hex digits: for people and for file names.
             pub fn short(&self) -> String {
                 to_hex(&self.0[..6])
             }
 
-            /// Whether the hex digits of this id begin with `prefix`, as people type them.
+            /// Returns `true` if the hex digits of this id begin with `prefix`, in either case.
             pub fn starts_with(&self, prefix: &str) -> bool {
                 !prefix.is_empty() && to_hex(&self.0).starts_with(&prefix.to_ascii_lowercase())
             }
@@ -67,19 +67,26 @@ macro_rules! content_id {
 }
 
 content_id! {
-    /// What turns a text into a stored vector: encoder, tokenizer, pooling, prefixes and limits. For ready-made vectors
-    /// it is their width and metric.
+    /// What turns a text into a stored vector: encoder, tokenizer, pooling, prefixes and limits. For precomputed
+    /// vectors it is the hash of their dimensions and metric.
     EncoderId
 }
 
 content_id! {
-    /// An encoder together with the quantizer's tensors and how they are used. Codes carry it, so that they are never
-    /// scored with another codebook.
+    /// What codes depend on: the encoder, the quantizer's tensors and how they are used. Codes files carry it, so that
+    /// codes are never scored with another codebook.
+    CodesId
+}
+
+content_id! {
+    /// Everything that defines an answer: what [`CodesId`] stands for, and how candidates are scored. Without a learned
+    /// scorer it has the bytes of the [`CodesId`].
     ModelId
 }
 
 impl ModelId {
-    /// The id of the model that every database has without training: this encoder and no quantizer.
+    /// Returns the id of the model that every database has without training: this encoder and no
+    /// quantizer.
     pub fn exact(encoder: EncoderId) -> Self {
         let hash = ContentHash::new("mopqdb model 1").field(&encoder.0);
         Self(hash.field(b"no quantizer").finish())
@@ -87,7 +94,7 @@ impl ModelId {
 }
 
 impl EncoderId {
-    /// Ready-made vectors of this width, for this metric.
+    /// Returns the id for precomputed vectors with these dimensions and this metric.
     pub fn vectors(dim: usize, metric: Metric) -> Self {
         let hash = ContentHash::new("mopqdb vectors 1")
             .number(dim as u64)
@@ -125,7 +132,7 @@ impl ContentHash {
         self.field(&number.to_le_bytes())
     }
 
-    /// The hash of all fields.
+    /// Returns the hash of all fields.
     pub(crate) fn finish(self) -> [u8; 32] {
         self.0.finalize().into()
     }

@@ -3,7 +3,7 @@
 pub(crate) mod content;
 mod database;
 
-pub use content::{EncoderId, ModelId};
+pub use content::{CodesId, EncoderId, ModelId};
 pub use database::DatabaseId;
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ number! {
 }
 
 impl Seq {
-    /// The one after this.
+    /// Returns the next number.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }

@@ -2,7 +2,8 @@
 
 use super::block::{Bits, Entries, ROWS_PER_BLOCK};
 
-/// Rows whose sums are under way together: their additions overlap, each row's own stay in order.
+/// The number of rows that are summed at the same time: their additions overlap, while each row's
+/// sum stays in order.
 const ROWS: usize = 8;
 
 /// The f32 sums of a block's rows, in subspace order, beginning with 0.
@@ -43,7 +44,7 @@ pub(super) fn scores(table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_
     }
 }
 
-/// The f32 score of one row of a block.
+/// Returns the f32 score of one row of a block.
 #[inline(always)]
 pub(super) fn score(table: Entries<'_>, block: &[u8], row: usize) -> f32 {
     let mut sum = 0.0;

@@ -234,7 +234,7 @@ impl Dots for Avx2Dots {
     }
 }
 
-/// The sum of all lanes of each.
+/// Returns the sum of all lanes of each.
 ///
 /// # Safety
 /// The CPU must have AVX2.

@@ -67,8 +67,8 @@ impl Lanes for Avx512 {
         unsafe { _mm512_cmpneq_epu8_mask(self.0, _mm512_set1_epi8(-1)) }
     }
 
-    /// Tables stay in registers, so that nothing but codes is read, the two halves side by side and each in order: at the pace
-    /// of memory, which is 2 to 6% faster for two streams than for one.
+    /// Tables stay in registers, so that nothing but codes is read, the two halves in parallel and each in order, at
+    /// the speed of memory, which is 2 to 6% faster for two streams than for one.
     #[inline(always)]
     unsafe fn by_seven_bits<const SHIFT: u32, const LINES: usize, const LOOKED_AT: usize>(
         tables: &[Table; LINES],
@@ -235,7 +235,7 @@ impl Sums for Avx512Sums {
 
     #[inline(always)]
     unsafe fn halves(sums: &[[f32; 16]; 4]) -> [f32; 4] {
-        // SAFETY: who has AVX-512 has AVX2.
+        // SAFETY: AVX-512 implies AVX2.
         unsafe { avx2::halves(sums) }
     }
 }

@@ -5,8 +5,8 @@ use super::columns::{Columns, LANES};
 use super::float::transpose;
 use std::arch::x86_64::*;
 
-/// Rows that share each load of the matrix, as two tiles share each load of a row's value: twelve products for eight loads,
-/// of which a CPU does as many at a time; and more sums under way than the latency of an addition wants.
+/// Rows that share each load of the matrix, as two tiles share each load of a row's value: twelve products for eight
+/// loads, which a CPU executes at the same rate; and more independent sums than the latency of an addition requires.
 const ROWS: usize = 6;
 
 /// As [`super::float::assign`].
@@ -69,7 +69,7 @@ unsafe fn best<const N: usize>(columns: &Columns, x: &[[f32; N]]) -> [(u8, f32);
         let (offsets, inputs) = (&columns.offsets, columns.inputs);
         let mut tile = 0;
         while tile < offsets.len() {
-            // The last tile of an odd number is its own neighbour, which wins nothing.
+            // The last tile of an odd number is paired with itself.
             let next = (tile + 1).min(offsets.len() - 1);
             // No closures: they would not be compiled for these features.
             let mut sums = [

@@ -1,4 +1,4 @@
-//! How codes lie in memory: the layout that the kernels read.
+//! The memory layout of codes.
 
 /// Rows in a block of codes: one 512-bit register holds one subspace of all of them.
 pub const ROWS_PER_BLOCK: usize = 64;
@@ -8,12 +8,12 @@ pub const ROWS_PER_BLOCK: usize = 64;
 pub enum Bits {
     /// At most 16 codewords: two subspaces share a byte, the even one in its low nibble.
     Four,
-    /// At most 256 codewords: a byte a subspace.
+    /// At most 256 codewords: one byte per subspace.
     Eight,
 }
 
 impl Bits {
-    /// Values that a stored code can have.
+    /// Returns the number of values that a stored code can have.
     pub(crate) fn values(self) -> usize {
         match self {
             Self::Four => 16,

@@ -10,6 +10,7 @@ const _: () = assert!(128 * 127 * MAX_BYTES_DIM < 1 << 31);
 /// The largest magnitude of a rounded value. It is the same on both sides of zero.
 const LARGEST: f32 = 127.0;
 
+#[cfg(any(test, feature = "testing"))]
 /// Rounds a finite vector to i8, and returns its scale.
 ///
 /// The scale is the largest magnitude divided by 127. A value becomes the integer nearest to it divided by the scale, ties to
@@ -21,7 +22,7 @@ pub fn quantize_i8(values: &[f32]) -> (f32, Vec<i8>) {
     (scale, rounded)
 }
 
-/// [`quantize_i8`] to where there is room for it.
+/// Like [`quantize_i8`], into an existing buffer.
 ///
 /// # Panics
 /// If there are not as many bytes as values.
@@ -86,7 +87,7 @@ impl<'a> Queries<'a> {
         }
     }
 
-    /// The number of queries.
+    /// Returns the number of queries.
     pub(super) fn count(&self) -> usize {
         self.values.len() / self.dim
     }

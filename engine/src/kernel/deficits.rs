@@ -3,7 +3,7 @@
 /// Entries that are looked at together.
 const LANES: usize = 16;
 
-/// The largest entry, and the largest magnitude of one.
+/// Returns the largest entry, and the largest magnitude of one.
 #[inline(always)]
 pub(super) fn extent(entries: &[f32]) -> (f32, f32) {
     let (mut tops, mut sizes) = ([f32::NEG_INFINITY; LANES], [0.0f32; LANES]);

@@ -1,12 +1,13 @@
-//! Scores of full-precision vectors: 16 interleaved sums per pair and one fixed tree. Some queries meet some rows at a time, so
-//! that what was loaded is used more than once; which, how many, and where rows are changes no bit of a score.
+//! Scores of full-precision vectors: 16 interleaved sums per pair and one fixed tree. Several queries are compared with
+//! several rows at a time, so that loaded values are used more than once. The grouping does not change any bit of a
+//! score.
 
 use super::rows::{Places, Value, widened};
 use super::scalar;
 use super::stream::{ask_for, touch};
 use half::f16;
 
-/// Sums that are kept side by side: of the 16, those of one register.
+/// The sums in one register, of the 16.
 ///
 /// # Safety
 /// Every function may be called only where the CPU has the implementor's features, and is inlined into a function
@@ -26,7 +27,7 @@ pub(super) trait Sums: Copy {
     /// The same of bytes.
     unsafe fn load_bytes(values: &[i8; 16], first: usize) -> Self;
 
-    /// All lanes the same.
+    /// Returns a register with `value` in all lanes.
     unsafe fn all(value: f32) -> Self;
 
     unsafe fn times(self, other: Self) -> Self;
@@ -45,7 +46,7 @@ pub(super) trait Sums: Copy {
     }
 }
 
-/// Any architecture's.
+/// Sums for any architecture.
 #[derive(Clone, Copy)]
 pub(super) struct Plain([f32; 16]);
 
@@ -98,9 +99,10 @@ impl Sums for Plain {
     }
 }
 
-/// Rows that are met together; four, for [`Sums::halves`].
+/// The number of rows per tile; four, for [`Sums::halves`].
 pub(super) const ROWS: usize = 4;
-/// Queries that are: with the rows, sums enough to hide an addition's latency, and few enough for 16 registers.
+/// The number of queries per tile: enough sums to hide the latency of an addition, and few enough for 16
+/// registers.
 pub(super) const QUERIES: usize = 3;
 
 /// The plain twin of [`similarities`].
@@ -147,7 +149,7 @@ pub(super) unsafe fn similarities<S: Sums, V: Value, const L2: bool>(
             .chunks_exact(dim)
             .zip(outs.into_remainder().chunks_exact_mut(count))
         {
-            // One query has more rows instead.
+            // A single query uses more rows per tile.
             some::<S, V, 1, { 2 * ROWS }, L2>(query, dim, rows, scales, out);
         }
     }
@@ -169,7 +171,7 @@ unsafe fn some<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool
     let each: [&[f32]; Q] = std::array::from_fn(|q| &queries[q * dim..][..dim]);
     let rows_ahead = SCATTERED_AHEAD.div_ceil(dim * size_of::<V>()).max(N);
     for at in (0..count).step_by(N) {
-        // The last few rows stand beside themselves.
+        // The last rows fill the tile by repetition.
         let place = |n: usize| (at + n).min(count - 1);
         let group: [&[V]; N] = std::array::from_fn(|n| rows.row(place(n), dim));
         let scales = std::array::from_fn(|n| if V::SCALED { scales[place(n)] } else { 1.0 });
@@ -196,8 +198,8 @@ unsafe fn some<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool
     }
 }
 
-/// How many bytes of scattered rows are asked for ahead of the row that is read, at least. Measured on an EPYC (Zen 5): 4, 6, 8
-/// and 12 KiB are alike, 400 rows of 768 bytes take 26 us; asking for a row all at once takes 34 us.
+/// The minimum number of bytes of scattered rows to prefetch. Measured on an EPYC (Zen 5): 4, 6, 8 and 12 KiB are
+/// alike, 400 rows of 768 bytes take 26 us; asking for a row all at once takes 34 us.
 pub(super) const SCATTERED_AHEAD: usize = 6 << 10;
 
 /// Scores of `Q` queries and `N` rows. While a row is read, memory may be asked for one of the same length that is read later.

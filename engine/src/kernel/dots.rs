@@ -33,7 +33,7 @@ pub(super) trait Dots: Copy {
 
     unsafe fn plus_products(self, query: Self::Bytes, row: Self::Bytes) -> Self;
 
-    /// The sum of all lanes, of four at a time.
+    /// Returns the sum of all lanes, of four at a time.
     unsafe fn totals(sums: &[Self; 4]) -> [i32; 4];
 }
 
@@ -97,7 +97,7 @@ unsafe fn some<D: Dots, const Q: usize, const N: usize>(
     let each: [&[i8]; Q] = std::array::from_fn(|q| &queries.values[(first + q) * dim..][..dim]);
     let rows_ahead = SCATTERED_AHEAD.div_ceil(dim).max(N);
     for at in (0..count).step_by(N) {
-        // The last few rows stand beside themselves.
+        // The last rows fill the tile by repetition.
         let place = |n: usize| (at + n).min(count - 1);
         let group: [&[i8]; N] = std::array::from_fn(|n| rows.row(place(n), dim));
         // SAFETY: the caller's promise is ours; rows have `dim` values, as queries do.
@@ -161,7 +161,7 @@ unsafe fn tile<D: Dots, const Q: usize, const N: usize, const ASKS: bool>(
             }
         }
         if whole < dim {
-            // Zeros of a query make nothing of whatever a row has there.
+            // Zeros in the query cancel the values of the row.
             let left_over = |bytes: &[i8]| {
                 let mut padded = [0; 64];
                 padded[..dim - whole].copy_from_slice(&bytes[whole..]);

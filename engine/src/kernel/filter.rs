@@ -34,14 +34,14 @@ use super::looks;
 use super::stream::{ask_ahead, touch};
 use super::survivors::Survivors;
 
-/// What a filter can say about rows at a given score.
+/// The result of aiming a filter at a score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// No row reaches it.
+    /// No row can reach the score.
     Nothing,
-    /// It can't tell any row from another.
+    /// The filter cannot exclude any row.
     Everything,
-    /// Some rows may: ask.
+    /// Some rows may reach the score.
     Some,
 }
 
@@ -154,7 +154,7 @@ impl Filter {
         ordinary.then_some((inverse * (1.0 - (-20f64).exp2())) as f32)
     }
 
-    /// The levels that it can have, the cheapest first; at the last nothing is lost.
+    /// Returns the possible levels, the cheapest first; the last one is exact.
     pub(crate) fn levels(&self) -> std::ops::RangeInclusive<u32> {
         match self.width {
             7 | 8 => 4..=self.width,
@@ -175,7 +175,8 @@ impl Filter {
         self.group();
     }
 
-    /// How many lines of a block a first look may read, the fewest first; none where two looks are not worth while.
+    /// Returns how many lines of a block a first look may read, the fewest first; none where two looks are not
+    /// worth while.
     pub(crate) fn looks(&self) -> &'static [usize] {
         match self.kernel.looks_twice() {
             true => self.possible_looks(),
@@ -190,8 +191,8 @@ impl Filter {
         }
     }
 
-    /// Looks at so many lines of a block first: what survives is to be [looked at again](Kernel::look_again). None: at all
-    /// of them once.
+    /// Sets the number of lines that the first pass reads; survivors need a [second pass](Kernel::look_again). `None`:
+    /// a single pass.
     pub(crate) fn set_first_look(&mut self, lines: Option<usize>) {
         assert!(lines.is_none_or(|lines| self.possible_looks().contains(&lines)));
         self.first = lines;
@@ -233,9 +234,9 @@ impl Filter {
 
 /// The rows of whole blocks that the filter can't drop, or that its first look can't.
 ///
-/// Codes are read in the order in which they lie in memory, or in two such streams, whatever the order of the look-ups: CPUs
-/// fetch ahead what is read in order, and a scan that strides gets half of the memory's bandwidth or less, with or without
-/// prefetches of its own. In order, prefetches that go further than the CPU's own help beyond L3 (`stream`).
+/// Codes are read in the order in which they lie in memory, or in two such streams, whatever the order of the lookups:
+/// CPUs fetch ahead what is read in order, and a scan that strides gets half of the memory's bandwidth or less, with or
+/// without prefetches of its own. In order, prefetches that go further than the CPU's own help beyond L3 (`stream`).
 ///
 /// # Safety
 /// As for [`Lanes`].

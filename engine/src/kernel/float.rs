@@ -201,7 +201,8 @@ fn each(
     }
 }
 
-/// The largest magnitude of a value; not finite if one is not: as integers, those are the largest.
+/// Returns the largest magnitude of a value; not finite if one is not: as integers, those are the
+/// largest.
 #[inline(always)]
 pub(super) fn largest_magnitude(x: &[f32]) -> f32 {
     let largest = x

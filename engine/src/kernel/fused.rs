@@ -1,7 +1,7 @@
 //! The inner loop of [`super::float`] in assembly, for builds without optimisation.
 //!
-//! Programs that link us are compiled so while they are developed, and then the loop that the compiler vectorises
-//! otherwise takes a hundred times as long: learning codes from a thousand rows took minutes. The bits are the same.
+//! Programs are developed in unoptimised builds, in which the loop is not vectorised and takes a hundred times as
+//! long: learning codes from a thousand rows took minutes. The bits are the same.
 
 use super::columns::LANES;
 use std::arch::asm;
@@ -26,8 +26,8 @@ pub(super) unsafe fn sums(
     if inputs == 0 {
         return sums;
     }
-    // SAFETY: the loop reads `inputs` elements of `columns` and of `x`, which have so many, and reads and writes all of
-    // `sums`.
+    // SAFETY: the loop reads `inputs` elements of `columns` and of `x`, which have that many, and reads and writes all
+    // of `sums`.
     unsafe {
         asm!(
             "vmovups ymm0, [{sums}]",

@@ -1,4 +1,4 @@
-//! Which kernel runs: one detection, a value that proves CPU support.
+//! Kernel selection: CPU features are detected once, and a [`Kernel`] value proves support.
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2::{Avx2, Avx2Dots, Avx2Sums};
@@ -39,7 +39,7 @@ const NAMES: [&str; 4] = ["scalar", "portable", "avx2", "avx512"];
 
 impl Kernel {
     /// The fastest kernel of this CPU, or the one that the environment variable `MOPQDB_KERNEL` names. An
-    /// error if it names none, or one that this CPU can't run. Decided once a process.
+    /// error if it names none, or one that this CPU can't run. Decided once per process.
     pub fn detect() -> Result<Self> {
         static DETECTED: OnceLock<Result<Kernel, String>> = OnceLock::new();
         DETECTED
@@ -56,7 +56,7 @@ impl Kernel {
         *Self::available().last().expect("scalar is always there")
     }
 
-    /// The kernel of that name.
+    /// Returns the kernel of that name.
     pub fn named(name: &str) -> Result<Self> {
         let available = Self::available();
         if let Some(kernel) = available.iter().find(|k| k.name() == name) {
@@ -76,7 +76,7 @@ impl Kernel {
         }))
     }
 
-    /// Every kernel that this CPU runs, slowest first.
+    /// Returns every kernel that this CPU runs, slowest first.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut, reason = "other architectures have two")]
         let mut kernels = vec![Self(Instructions::Scalar), Self(Instructions::Portable)];
@@ -109,7 +109,7 @@ impl Kernel {
             .collect()
     }
 
-    /// Its name, as `MOPQDB_KERNEL` takes it.
+    /// Returns its name, as `MOPQDB_KERNEL` takes it.
     pub fn name(&self) -> &'static str {
         match self.0 {
             Instructions::Scalar => "scalar",
@@ -308,7 +308,7 @@ impl Kernel {
         }
     }
 
-    /// Inner products of bytes, by VNNI only if that is `allowed`: tests see that both ways agree.
+    /// Returns inner products of bytes, with VNNI only if `allowed`; tests compare both.
     pub(super) fn scores_of_bytes(
         self,
         queries: &Rounded,
@@ -448,13 +448,13 @@ impl Kernel {
         }
     }
 
-    /// The f32 score of one row of a block.
+    /// Returns the f32 score of one row of a block.
     #[inline]
     pub(crate) fn score(self, table: Entries<'_>, block: &[u8], row: usize) -> f32 {
         adc::score(table, block, row)
     }
 
-    /// Whether a first look at some lines of a block is worth while: where looking up is as fast as memory.
+    /// Returns `true` if a first pass over some lines of a block pays off.
     pub(super) fn looks_twice(self) -> bool {
         match self.0 {
             Instructions::Scalar | Instructions::Portable => false,
@@ -523,7 +523,7 @@ impl Kernel {
         }
     }
 
-    /// The largest entry, and the largest magnitude of one.
+    /// Returns the largest entry, and the largest magnitude of one.
     pub(super) fn extent(self, entries: &[f32]) -> (f32, f32) {
         by_level!(self, deficits::extent, deficits::extent, (entries: &[f32]) -> (f32, f32))
     }
@@ -543,13 +543,13 @@ impl Kernel {
         by_level!(self, deficits::least, deficits::least, (of: &[u8; 256], size: usize, out: &mut [u8; 256]))
     }
 
-    /// The sum of all 64-bit words of as many whole 512 bytes as there are: reading memory and nothing else, which is
-    /// what a scan is measured against.
+    /// Returns the sum of all 64-bit words of as many whole 512 bytes as there are: reading memory and nothing else,
+    /// which is what a scan is measured against.
     pub fn sum_of_words(self, bytes: &[u8]) -> u64 {
         by_level!(self, stream::sum_of_words, stream::sum_of_words, (bytes: &[u8]) -> u64)
     }
 
-    /// What the parts of a scan cost on this kernel.
+    /// Returns the costs of the parts of a scan on this kernel.
     pub(crate) fn costs(self) -> Costs {
         match self.0 {
             Instructions::Scalar => Costs::WITHOUT_FILTER,
@@ -594,13 +594,14 @@ impl Costs {
         survivor: (15.0, 2.0),
     };
 
-    /// One subspace of 64 rows in the filter at a level, and at each level above it.
+    /// Returns the cost of one subspace of 64 rows in the filter at a level, and at each level
+    /// above it.
     pub(crate) fn lookups_from(&self, level: u32) -> (f32, &[f32]) {
         let costs = &self.lookup[level as usize - LOWEST_LEVEL..];
         (costs[0], &costs[1..])
     }
 
-    /// One subspace of 64 rows, the cheapest way.
+    /// Returns the lowest cost of one subspace of 64 rows.
     pub(crate) fn least(&self) -> f32 {
         self.lookup.into_iter().fold(self.sum, f32::min)
     }

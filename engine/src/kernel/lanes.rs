@@ -16,7 +16,7 @@ pub(super) trait Lanes: Copy {
 
     unsafe fn load(bytes: &[u8; 64]) -> Self;
 
-    /// The sum, at most 255.
+    /// Returns the sum, at most 255.
     unsafe fn add(self, other: Self) -> Self;
 
     /// `(self >> shift) & 15`
@@ -28,11 +28,11 @@ pub(super) trait Lanes: Copy {
     /// `set` where that bit of `self` is 1, `clear` where it is 0.
     unsafe fn choose(self, bit: u32, clear: Self, set: Self) -> Self;
 
-    /// A bit for each lane that is below 255.
+    /// Returns a bit for each lane that is below 255.
     unsafe fn below_full(self) -> u64;
 
-    /// The survivors of whole blocks of `LINES` by tables of 128 entries, `table[code >> SHIFT]`, for the lines of these numbers,
-    /// if this instruction set has a way of its own. Returns whether it has.
+    /// Returns the survivors of whole blocks of `LINES` by tables of 128 entries, `table[code >> SHIFT]`, for the lines
+    /// of these numbers, if this instruction set has a way of its own. Returns whether it has.
     #[inline(always)]
     unsafe fn by_seven_bits<const SHIFT: u32, const LINES: usize, const LOOKED_AT: usize>(
         _: &[Table; LINES],

@@ -1,4 +1,4 @@
-//! Looking at a block twice: first at some of its lines, then, if a row of it may be left, at all.
+//! Scanning a block in two passes: first some of its lines, then all of them if a row may be left.
 //!
 //! Sums of deficits only grow, so a row that some subspaces drop is dropped by all; and where every row of a block is, the
 //! rest of its lines need not be read. A scan waits for memory: by 6 of 8 lines of a block it is 1.3 times as fast as by
@@ -16,7 +16,8 @@ const MOST: usize = 16;
 /// How many blocks ahead a second look asks for lines.
 pub(super) const AHEAD: usize = 12;
 
-/// How many of so many lines a first look may read, the fewest first; none if it does not look twice.
+/// Returns the possible numbers of lines of a first pass, in ascending order; empty if there is only
+/// one pass.
 pub(super) fn choices(lines: usize) -> &'static [usize] {
     match lines {
         4 => &[2],
@@ -26,7 +27,8 @@ pub(super) fn choices(lines: usize) -> &'static [usize] {
     }
 }
 
-/// The lines of a first look at these blocks, of which each has a line for each weight: the pairs of most weight.
+/// Returns the lines of a first look at these blocks, of which each has a line for each weight: the pairs of most
+/// weight.
 #[inline(always)]
 pub(super) fn lines<const FIRST: usize>(weights: &[u32], blocks: &[u8]) -> [usize; FIRST] {
     let count = weights.len();
@@ -52,7 +54,7 @@ pub(super) fn lines<const FIRST: usize>(weights: &[u32], blocks: &[u8]) -> [usiz
     lines
 }
 
-/// Asks for all lines of a block.
+/// Prefetches all lines of a block.
 #[inline(always)]
 pub(super) fn ask(block: &[[u8; ROWS_PER_BLOCK]]) {
     #[cfg(target_arch = "x86_64")]

@@ -7,15 +7,14 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Threads that help a caller. The caller always works itself, so a pool of one has no threads at all and never
-/// waits for anybody.
+/// Threads that help a caller. The caller always works itself, so a pool of one has no threads and never waits.
 #[derive(Debug)]
 pub(crate) struct Pool {
     threads: usize,
     helpers: Option<Sender<Arc<Task>>>,
 }
 
-/// Work lent by a caller that waits in [`Pool::run`] until nobody runs it any more.
+/// Work borrowed from a caller, which waits in [`Pool::run`] until no thread runs it.
 struct Task {
     /// The caller's closure, its lifetime forgotten. Valid while `state.closed` is false or `state.running` > 0.
     work: *const (dyn Fn() + Sync),
@@ -66,7 +65,8 @@ impl Task {
 }
 
 impl Pool {
-    /// A pool in which `threads` threads work on a task: the caller and `threads - 1` helpers.
+    /// Returns a pool in which `threads` threads work on a task: the caller and `threads - 1`
+    /// helpers.
     ///
     /// Returns an error if a helper can't be started; those that were started end.
     pub(crate) fn new(threads: usize) -> Result<Self> {
@@ -87,7 +87,7 @@ impl Pool {
         })
     }
 
-    /// A pool in which only the caller works.
+    /// Returns a pool without helper threads.
     pub(crate) fn alone() -> Self {
         Self {
             threads: 1,
@@ -95,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// Threads that work on a task, the caller included.
+    /// Returns the number of threads that work on a task, the caller included.
     pub(crate) fn threads(&self) -> usize {
         self.threads
     }

@@ -17,12 +17,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is above 0.
+    /// Returns a number below `n`, which is above 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
 
-    /// A number in [0, 1).
+    /// Returns a number in [0, 1).
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -33,7 +33,8 @@ pub enum Places<'a, V> {
 }
 
 impl Rows<'_> {
-    /// The number of rows of `dim` values each; `None` if one is of another length, or without its scale.
+    /// Returns the number of rows of `dim` values each; `None` if one is of another length, or without
+    /// its scale.
     pub(super) fn count(self, dim: usize) -> Option<usize> {
         match self {
             Self::F32(places) => places.count(dim),
@@ -55,7 +56,7 @@ impl<'a, V> Places<'a, V> {
         }
     }
 
-    /// The n-th of the rows of `dim` values each.
+    /// Returns the n-th of the rows of `dim` values each.
     #[inline(always)]
     pub(super) fn row(self, n: usize, dim: usize) -> &'a [V] {
         match self {

@@ -1,4 +1,4 @@
-//! The plain twins: what every kernel must equal, bit for bit. Written to be read.
+//! The scalar reference implementations, which every kernel must match bit for bit.
 
 use super::block::{Bits, Entries, ROWS_PER_BLOCK};
 use super::columns::Columns;
@@ -34,7 +34,7 @@ pub(super) fn negative_distances(columns: &Columns, x: &[f32], out: &mut [f32]) 
     }
 }
 
-/// The best output for one slice, or nothing if any sum is not finite.
+/// Returns the best output for one slice, or nothing if any sum is not finite.
 pub(super) fn argmax(columns: &Columns, x: &[f32]) -> Option<u8> {
     let mut best = (0, f32::NEG_INFINITY);
     for o in 0..columns.outputs {
@@ -49,7 +49,8 @@ pub(super) fn argmax(columns: &Columns, x: &[f32]) -> Option<u8> {
     Some(best.0 as u8)
 }
 
-/// The inner product, or minus the squared distance, of two vectors: 16 interleaved sums, then a fixed tree.
+/// Returns the inner product, or minus the squared distance, of two vectors: 16 interleaved sums, then a
+/// fixed tree.
 pub(super) fn similarity<const L2: bool>(query: &[f32], row: impl Iterator<Item = f32>) -> f32 {
     let mut sums = [0.0f32; 16];
     for (d, (&q, v)) in query.iter().zip(row).enumerate() {
@@ -63,20 +64,20 @@ pub(super) fn similarity<const L2: bool>(query: &[f32], row: impl Iterator<Item 
     signed::<L2>(halves(sums))
 }
 
-/// The inner product of two vectors of at most [`super::bytes::MAX_BYTES_DIM`] bytes.
+/// Returns the inner product of two vectors of at most [`super::bytes::MAX_BYTES_DIM`] bytes.
 #[inline(always)]
 pub(super) fn dot(query: &[i8], row: &[i8]) -> i32 {
     let pairs = query.iter().zip(row);
     pairs.map(|(&q, &v)| i32::from(q) * i32::from(v)).sum()
 }
 
-/// The score of an inner product of bytes. Never -0.
+/// Returns the score of an inner product of bytes. Never -0.
 #[inline(always)]
 pub(super) fn scaled(query: f32, row: f32, dot: i32) -> f32 {
     0.0 + (query * row) * dot as f32
 }
 
-/// The fixed tree: halves are added until one sum remains.
+/// Adds the sums by a fixed tree: halves are added until one sum remains.
 #[inline(always)]
 pub(super) fn halves(mut sums: [f32; 16]) -> f32 {
     let mut width = 8;
@@ -89,7 +90,7 @@ pub(super) fn halves(mut sums: [f32; 16]) -> f32 {
     sums[0]
 }
 
-/// The score of a sum. Never -0.
+/// Returns the score of a sum. Never -0.
 #[inline(always)]
 pub(super) fn signed<const L2: bool>(sum: f32) -> f32 {
     if L2 { 0.0 - sum } else { 0.0 + sum }

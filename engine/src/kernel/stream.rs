@@ -1,4 +1,4 @@
-//! Reading memory from end to end.
+//! Sequential reads of memory, and prefetching.
 
 /// Independent sums, so that loads and not additions set the pace.
 const SUMS: usize = 64;
@@ -30,7 +30,7 @@ pub(super) fn touch<T: Copy>(values: &[T]) {
 #[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 8 << 10;
 
-/// Asks for the line that is [`AHEAD`] of this one. Other architectures are left to themselves.
+/// Prefetches the line that is [`AHEAD`] of this one. Does nothing on other architectures.
 #[inline(always)]
 pub(super) fn ask_ahead<T>(line: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -39,13 +39,13 @@ pub(super) fn ask_ahead<T>(line: &T) {
     let _ = line;
 }
 
-/// Asks for the line at an address, which may be any. Other architectures are left to themselves.
+/// Prefetches the line at any address. Does nothing on other architectures.
 #[inline(always)]
 pub(super) fn ask_for(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: any address may be asked for; one that is not ours is passed over.
+        // SAFETY: any address may be asked for; invalid addresses are ignored.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! What a filter leaves.
+//! The rows that a filter does not exclude.
 
 use super::block::ROWS_PER_BLOCK;
 
@@ -7,14 +7,14 @@ use super::block::ROWS_PER_BLOCK;
 /// Blocks without any are left out by the loops that read codes, since these wait for memory and have the time.
 #[derive(Debug, Default)]
 pub(crate) struct Survivors {
-    /// As many blocks as have been looked at find room; the first `count` of both are those with rows.
+    /// Has capacity for all blocks examined; the first `count` of both are those with rows.
     blocks: Vec<u16>,
     masks: Vec<u64>,
     count: usize,
 }
 
 impl Survivors {
-    /// Begins anew, for so many blocks, of which a u16 counts the rows.
+    /// Clears the list for `blocks` blocks; a `u16` must count their rows.
     pub(super) fn clear(&mut self, blocks: usize) {
         assert!(blocks <= (1 << 16) / ROWS_PER_BLOCK);
         self.count = 0;
@@ -24,7 +24,7 @@ impl Survivors {
         }
     }
 
-    /// Adds a block, if any of its rows is there. Requires: at most as many calls as there is room for.
+    /// Adds a block, if any of its rows is there. Requires: at most as many calls as the capacity.
     #[inline(always)]
     pub(super) fn push(&mut self, block: usize, mask: u64) {
         // Without a branch: which blocks have rows can't be foreseen.
@@ -33,8 +33,8 @@ impl Survivors {
         self.count += usize::from(mask != 0);
     }
 
-    /// Two lists that are filled side by side, of the first so many blocks and of those after them: [`join`](Self::join) ends
-    /// that.
+    /// Returns two lists that are filled independently: for the first `first` blocks and for the others.
+    /// [`join`](Self::join) combines them.
     #[inline(always)]
     pub(super) fn halves(&mut self, first: usize) -> [Half<'_>; 2] {
         let (low, high) = self.blocks.split_at_mut(first);
@@ -47,7 +47,8 @@ impl Survivors {
         })
     }
 
-    /// Makes one list of two that have so many blocks each; the second begins behind the room of the first.
+    /// Joins two lists that have these numbers of blocks; the second begins after the capacity of the
+    /// first.
     #[inline(always)]
     pub(super) fn join(&mut self, first: usize, counts: [usize; 2]) {
         let [low, high] = counts;
@@ -63,18 +64,19 @@ impl Survivors {
         std::mem::take(&mut self.count)
     }
 
-    /// The block of that number among those that were listed when the second look began. Requires: it was not yet pushed again.
+    /// Returns the block of that number among those that were listed when the second look began. Requires: it was not
+    /// yet pushed again.
     #[inline(always)]
     pub(super) fn listed(&self, number: usize) -> usize {
         usize::from(self.blocks[number])
     }
 
-    /// How many blocks are listed.
+    /// Returns how many blocks are listed.
     pub(crate) fn blocks(&self) -> usize {
         self.count
     }
 
-    /// How many rows there are.
+    /// Returns how many rows there are.
     pub(crate) fn len(&self) -> usize {
         let masks = &self.masks[..self.count];
         masks.iter().map(|mask| mask.count_ones() as usize).sum()
@@ -100,7 +102,7 @@ impl Survivors {
         }
     }
 
-    /// The mask of every block of so many.
+    /// Returns the mask of each of the first `blocks` blocks.
     #[cfg(test)]
     pub(super) fn masks(&self, blocks: usize) -> Vec<u64> {
         let mut masks = vec![0; blocks];

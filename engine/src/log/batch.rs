@@ -1,4 +1,4 @@
-//! A batch as it stands in the log: what was accepted together, and is there whole or not at all.
+//! A batch of the log: changes that were accepted together, stored completely or not at all.
 
 use crate::ids::{EncoderId, Seq};
 use crate::stored::{Precision, Stored, StoredRef};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What one `insert` or `delete` changed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Batch {
+pub(crate) struct Batch {
     /// The `Seq` of the first change; the others follow it one by one.
     pub first: Seq,
     /// The encoder whose vectors these are.
@@ -22,8 +22,8 @@ pub struct Batch {
 
 /// One accepted row, or the deletion of one.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
-    /// The row with this key is now this, with the batch's next vector.
+pub(crate) enum Change {
+    /// Inserts or replaces the row with this key; its vector is the batch's next one.
     Put {
         /// The user's key.
         key: Arc<str>,
@@ -32,7 +32,7 @@ pub enum Change {
         /// The length that the vector had before it was normalised, where it was.
         norm: Option<f64>,
     },
-    /// There is no row with this key any more.
+    /// Deletes the row with this key.
     Delete {
         /// The user's key.
         key: Arc<str>,
@@ -40,8 +40,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// The key concerned.
-    pub fn key(&self) -> &Arc<str> {
+    /// Returns the key.
+    pub(crate) fn key(&self) -> &Arc<str> {
         match self {
             Self::Put { key, .. } | Self::Delete { key } => key,
         }
@@ -57,13 +57,13 @@ const WITH_NORM: u8 = 16;
 const NO_TEXT: u32 = u32::MAX;
 
 impl Batch {
-    /// The `Seq` after the last change.
-    pub fn end(&self) -> Seq {
+    /// Returns the `Seq` after the last change.
+    pub(crate) fn end(&self) -> Seq {
         Seq(self.first.0 + self.changes.len() as u64)
     }
 
-    /// The changes with their `Seq`s and, of rows put, their vectors.
-    pub fn iter(&self) -> impl Iterator<Item = (Seq, &Change, Option<StoredRef<'_>>)> {
+    /// Returns the changes with their `Seq`s and, of rows put, their vectors.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Seq, &Change, Option<StoredRef<'_>>)> {
         let mut next = 0;
         (self.first.0..)
             .zip(&self.changes)
@@ -111,7 +111,7 @@ impl Batch {
         }
     }
 
-    /// The batch that `encode` wrote, or what is wrong with these bytes.
+    /// Returns the batch that `encode` wrote, or what is wrong with these bytes.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut rest = Cursor(bytes);
         let first = Seq(rest.u64()?);

@@ -1,18 +1,18 @@
 //! The write-ahead log: batches that were accepted and are not yet in a segment.
 //!
 //! A [`LogWriter`] appends records to one file and syncs them group by group; [`read`] gives the records of a log
-//! back, and tells a torn tail (a crash in the middle of a write nobody was told of) from damage (bytes that were
-//! synced and are no longer what they were). Chapter "Log" of FORMAT.md draws the bytes.
+//! back, and distinguishes a torn tail (an unacknowledged write that a crash cut short) from damage (synced bytes
+//! that have changed). Chapter "Log" of FORMAT.md draws the bytes.
 
 mod batch;
 mod read;
 mod salvage;
 mod write;
 
-pub use batch::{Batch, Change};
-pub use read::{LogContents, read};
-pub use salvage::salvage;
-pub use write::LogWriter;
+pub(crate) use batch::{Batch, Change};
+pub(crate) use read::{LogContents, read};
+pub(crate) use salvage::salvage;
+pub(crate) use write::LogWriter;
 
 use crate::ids::LogId;
 
@@ -26,7 +26,7 @@ const RECORD_HEADER_LEN: usize = 32;
 /// A batch larger than this is refused: the length field is 32 bits wide, with room to spare.
 const MAX_PAYLOAD: usize = 1 << 30;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Kind {
@@ -37,7 +37,7 @@ enum Kind {
 }
 
 /// The checksum of a record: over its header's other fields, the log's id and its payload, so that a record of
-/// another log, or one that strayed to another offset, is no record.
+/// another log, or at another offset, is not accepted.
 fn checksum(log: LogId, header: &[u8], payload: &[u8]) -> u64 {
     let mut hash = xxhash_rust::xxh3::Xxh3::with_seed(log.0);
     hash.update(header);
@@ -45,13 +45,13 @@ fn checksum(log: LogId, header: &[u8], payload: &[u8]) -> u64 {
     hash.digest()
 }
 
-/// The name of a log in its directory.
-pub fn name(log: LogId) -> String {
+/// Returns the name of a log in its directory.
+pub(crate) fn name(log: LogId) -> String {
     format!("{:010}.log", log.0)
 }
 
-/// The log that has this name.
-pub fn parse_name(file: &str) -> Option<LogId> {
+/// Returns the log that has this name.
+pub(crate) fn parse_name(file: &str) -> Option<LogId> {
     let id = LogId(file.strip_suffix(".log")?.parse().ok()?);
     (name(id) == file).then_some(id)
 }

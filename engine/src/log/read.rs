@@ -1,28 +1,28 @@
-//! Reading a log back, after a crash or beside its writer.
+//! Reading a log, after a crash or while it is being written.
 
 use super::{Batch, HEADER_LEN, Kind, MAGIC, RECORD_HEADER_LEN, VERSION, checksum};
 use crate::error::{Error, Result};
 use crate::ids::LogId;
 use std::path::Path;
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Debug)]
-pub struct LogContents {
+pub(crate) struct LogContents {
     /// The whole batches, in order.
     pub batches: Vec<Batch>,
-    /// Whether it was closed in order.
+    /// Whether the log was closed by an end record.
     pub ended: bool,
     /// Where the whole records end.
     pub end: u64,
     /// What follows them, if anything does.
     pub torn: Option<Torn>,
-    /// How many of the last batches may not have been synced: they were read, and a power cut may still undo them.
+    /// The number of last batches that may not have been synced; a power cut may still undo them.
     pub unproven: usize,
 }
 
-/// The end of a log that a crash left half written. Nobody was told that it was kept.
+/// The incomplete end of a log after a crash. It was never acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Torn {
+pub(crate) struct Torn {
     /// Offset of the first byte that is part of no whole record.
     pub offset: u64,
     /// Bytes from there to the end.
@@ -33,7 +33,7 @@ pub struct Torn {
 ///
 /// A bad record that was synced is [`Error::Corrupt`]: one in a log that was closed in order, or before a whole
 /// record that was written when more than this had been synced. Otherwise what follows is a torn tail.
-pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogContents> {
+pub(crate) fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogContents> {
     let mut contents = LogContents {
         batches: Vec::new(),
         ended: false,
@@ -101,7 +101,7 @@ pub fn read(path: &Path, log: LogId, bytes: &[u8], from: u64) -> Result<LogConte
     Ok(contents)
 }
 
-/// Whether the header is whole. A damaged one is an error.
+/// Returns `true` if the header is complete. A damaged header is an error.
 fn header(path: &Path, log: LogId, bytes: &[u8]) -> Result<bool> {
     let Some(header) = bytes.get(..HEADER_LEN) else {
         return Ok(false);
@@ -167,12 +167,13 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The whole record at this offset, if one is there.
+    /// Returns the whole record at this offset, if one is there.
     pub(super) fn at(log: LogId, bytes: &'a [u8], at: usize) -> Option<Self> {
         Self::decode(log, bytes.get(at..)?, at)
     }
 
-    /// The whole record that these bytes begin with, if they do, read from offset `at` of its log.
+    /// Returns the whole record that these bytes begin with, if they do, read from offset `at` of
+    /// its log.
     pub(super) fn decode(log: LogId, bytes: &'a [u8], at: usize) -> Option<Self> {
         let header = bytes.get(..RECORD_HEADER_LEN)?;
         let field = |range: std::ops::Range<usize>| &header[range];

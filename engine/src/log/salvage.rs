@@ -1,4 +1,4 @@
-//! What can be had of a damaged log.
+//! Reading the intact batches of a damaged log.
 
 use super::read::Record;
 use super::{Batch, HEADER_LEN, Kind};
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// The whole batches of a damaged log.
 #[derive(Debug, Default)]
-pub struct Remains {
+pub(crate) struct Remains {
     /// The batches, before and after the damage, in order.
     pub batches: Vec<Batch>,
     /// Records in which a flipped bit was corrected.
@@ -23,7 +23,7 @@ pub struct Remains {
 const LONGEST: usize = 64 * 1024;
 
 /// Reads every whole record of a log. Its header is not needed: each record is checked with the id of its log.
-pub fn salvage(log: LogId, bytes: &[u8]) -> Remains {
+pub(crate) fn salvage(log: LogId, bytes: &[u8]) -> Remains {
     let mut remains = Remains::default();
     let mut corrector = Corrector::default();
     let mut at = HEADER_LEN;

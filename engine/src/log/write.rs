@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A log that is being written. Records are gathered in memory and reach the disk together in [`sync_making_room`](Self::sync_making_room).
-pub struct LogWriter {
+pub(crate) struct LogWriter {
     id: LogId,
     path: PathBuf,
     file: Box<dyn NewFile>,
@@ -25,7 +25,7 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// Starts a log: the file with its header, and its name, are durable when this returns.
-    pub fn create(files: &dyn Files, dir: &Path, id: LogId) -> Result<Self> {
+    pub(crate) fn create(files: &dyn Files, dir: &Path, id: LogId) -> Result<Self> {
         let path = dir.join(name(id));
         let mut header = Vec::with_capacity(HEADER_LEN);
         header.extend(MAGIC);
@@ -41,7 +41,8 @@ impl LogWriter {
             .and_then(|()| file.sync().map_err(Error::io("syncing", &path)))
             .and_then(|()| files.sync_dir(dir).map_err(Error::io("syncing", dir)));
         if let Err(e) = written {
-            // It takes room and holds nothing. Should it stay, it reads as a creation that was cut short.
+            // The file takes space and holds nothing. If removing it fails, it is read as an unfinished
+            // creation.
             let _ = files.remove(&path);
             return Err(e);
         }
@@ -55,18 +56,18 @@ impl LogWriter {
         })
     }
 
-    /// This log.
-    pub fn id(&self) -> LogId {
+    /// Returns the id of the log.
+    pub(crate) fn id(&self) -> LogId {
         self.id
     }
 
-    /// Bytes of the log, those not yet synced included.
-    pub fn bytes(&self) -> u64 {
+    /// Returns the bytes of the log, including those not yet synced.
+    pub(crate) fn bytes(&self) -> u64 {
         self.synced + self.pending.len() as u64
     }
 
     /// Adds a batch to what the next [`sync_making_room`](Self::sync_making_room) writes.
-    pub fn append(&mut self, batch: &Batch) -> Result<()> {
+    pub(crate) fn append(&mut self, batch: &Batch) -> Result<()> {
         self.record(Kind::Batch, |out| batch.encode(out))
     }
 
@@ -95,7 +96,7 @@ impl LogWriter {
     }
 
     #[cfg(test)]
-    pub fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.sync_making_room(|_| false)
     }
 
@@ -134,18 +135,18 @@ impl LogWriter {
         self.file.sync().map_err(Error::io("syncing", &self.path))?;
         self.synced += self.pending.len() as u64;
         self.pending.clear();
-        // A huge batch does not keep its buffer for ever.
+        // Release the buffer of a huge batch.
         self.pending.shrink_to(1 << 22);
         self.failed = false;
         Ok(())
     }
 
     /// Closes the log in order: a bad record in it is damage from now on, never a torn tail.
-    pub fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         self.end_making_room(|_| false)
     }
 
-    /// The same, making room as [`sync_making_room`](Self::sync_making_room) does.
+    /// Like [`end`](Self::end), making space as [`sync_making_room`](Self::sync_making_room) does.
     pub(crate) fn end_making_room(mut self, make_room: impl FnMut(usize) -> bool) -> Result<()> {
         self.record(Kind::End, |_| {})?;
         self.sync_making_room(make_room)

@@ -6,20 +6,24 @@
 pub mod bundle;
 pub mod encoder;
 pub(crate) mod registry;
+pub(crate) mod scorer;
+pub(crate) mod serving;
 pub(crate) mod shared;
 
 use crate::error::{Error, Result};
-use crate::ids::{EncoderId, ModelId};
+use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::model::bundle::Bundle;
-use crate::model::encoder::{Encoder, EncoderOptions};
+use crate::model::encoder::{Encoder, EncoderOptions, PluggedEncoder};
+use crate::model::scorer::Scorer;
+use crate::model::serving::Serving;
 use crate::quantizer::{CodeShape, Quantizer};
-use crate::row::{Row, RowsKind, Value};
+use crate::row::{Given, Row, RowsKind};
 use crate::stored::{Precision, Stored};
 use crate::threads;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What turns a text into a vector and a vector into a code.
+/// A model: an encoder (text to vector) and a quantizer (vector to code), either optional.
 pub struct Model {
     id: Option<ModelId>,
     encoder_id: EncoderId,
@@ -32,11 +36,10 @@ pub struct Model {
     encoder: OnceLock<Arc<dyn Encoder>>,
     loading: Mutex<()>,
     threads: usize,
-    no_mmap: bool,
 }
 
 impl Model {
-    /// No model: ready-made vectors, searched exactly.
+    /// Returns a model without encoder and quantizer: precomputed vectors, searched exactly.
     pub fn none(dim: usize, metric: Metric) -> Self {
         Self {
             id: None,
@@ -49,18 +52,17 @@ impl Model {
             encoder: OnceLock::new(),
             loading: Mutex::new(()),
             threads: 0,
-            no_mmap: false,
         }
     }
 
-    /// The model of a bundle.
+    /// Returns the model of a bundle.
     pub fn open(bundle: Bundle, threads: usize) -> Result<Self> {
         let quantizer = bundle.quantizer()?;
         let dim = bundle.input_dim();
         if let Some(q) = &quantizer
             && q.input_dim() != dim
         {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "{}: its quantizer takes vectors of {}, its encoder gives {dim}",
                 bundle.dir().display(),
                 q.input_dim()
@@ -81,11 +83,33 @@ impl Model {
             encoder: OnceLock::new(),
             loading: Mutex::new(()),
             threads,
-            no_mmap: false,
         })
     }
 
-    /// The same for a database whose vectors are rounded to this precision.
+    /// Takes the encoder that the program brings, if it is the one that the bundle names.
+    ///
+    /// # Errors
+    /// [`Error::Model`] if it has another name, or another width.
+    pub(crate) fn plug(self, encoder: Option<&PluggedEncoder>) -> Result<Self> {
+        let named = self
+            .bundle
+            .as_ref()
+            .and_then(|bundle| bundle.manifest().plugged_encoder.clone());
+        if let (Some(PluggedEncoder(encoder)), Some(named)) = (encoder, named) {
+            if encoder.name() != named || encoder.dim() != self.dim {
+                return Err(Error::model(format!(
+                    "the database was made with the encoder {named:?} of {} values, this is {:?} of {}",
+                    self.dim,
+                    encoder.name(),
+                    encoder.dim()
+                )));
+            }
+            let _ = self.encoder.set(Arc::clone(encoder));
+        }
+        Ok(self)
+    }
+
+    /// Sets the precision of the database's vectors.
     #[must_use]
     pub fn stored_as(self, precision: Precision) -> Self {
         Self { precision, ..self }
@@ -96,60 +120,90 @@ impl Model {
         self.precision
     }
 
-    /// Its encoder's graph is read where others are mapped, if so asked.
-    pub(crate) fn no_mmap(self, no_mmap: bool) -> Self {
-        Self { no_mmap, ..self }
-    }
-
-    /// Its name by content, as a version record has it; none where there is no bundle.
+    /// Returns the content id, or `None` without a bundle.
     pub fn id(&self) -> Option<ModelId> {
         self.id
     }
 
-    /// Its name by content, by which models are listed and switched to. Without a bundle it is that of the model `exact`.
+    /// Returns the id by which models are listed and selected. Without a bundle it is the id of `exact`.
     pub fn model_id(&self) -> ModelId {
         self.id.unwrap_or_else(|| ModelId::exact(self.encoder_id))
     }
 
-    /// How it was trained: `mopq`, `opq`, ...; `exact` without a quantizer.
+    /// Returns what its codes depend on, by content; `None` without a quantizer. Models that differ in the scorer alone
+    /// share their codes.
+    pub fn codes_id(&self) -> Option<CodesId> {
+        self.bundle.as_ref()?.codes_id()
+    }
+
+    /// Returns how candidates are scored, if that was learned.
+    pub fn scorer(&self) -> Option<&Scorer> {
+        self.bundle.as_ref()?.scorer()
+    }
+
+    /// Returns the settings that its bundle proposes, measured when it was trained.
+    pub fn serving(&self) -> Option<Serving> {
+        self.bundle.as_ref()?.manifest().serving
+    }
+
+    /// Returns `true` if rows have the same vectors and codes under both models, so that no file has to be written to
+    /// switch from one to the other.
+    pub(crate) fn shares_files_with(&self, other: &Self) -> bool {
+        self.encoder_id == other.encoder_id && self.codes_id() == other.codes_id()
+    }
+
+    /// Takes over the other's encoder, if it is the same one and was loaded.
+    #[must_use]
+    pub(crate) fn with_encoder_of(self, other: &Self) -> Self {
+        if self.encoder_id == other.encoder_id
+            && let Some(encoder) = other.encoder.get()
+        {
+            let _ = self.encoder.set(Arc::clone(encoder));
+        }
+        self
+    }
+
+    /// Returns how it was trained: `mopq`, `opq`, ...; `exact` without a quantizer.
     pub fn method(&self) -> &str {
-        match (&self.bundle, &self.quantizer) {
-            (Some(bundle), Some(_)) => &bundle.manifest().method,
+        match &self.bundle {
+            Some(bundle) if self.quantizer.is_some() || bundle.scorer().is_some() => {
+                &bundle.manifest().method
+            }
             _ => "exact",
         }
     }
 
-    /// The name of its encoder: that of stored vectors.
+    /// Returns the id of the encoder that made the stored vectors.
     pub fn encoder_id(&self) -> EncoderId {
         self.encoder_id
     }
 
-    /// How queries and keys are compared.
+    /// Returns how queries and keys are compared.
     pub fn metric(&self) -> Metric {
         self.metric
     }
 
-    /// Width of the stored vectors.
+    /// Returns the width of the stored vectors.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// The quantizer, once one was trained.
+    /// Returns the quantizer, if there is one.
     pub fn quantizer(&self) -> Option<&Quantizer> {
         self.quantizer.as_ref()
     }
 
-    /// The shape of its codes.
+    /// Returns the shape of its codes.
     pub fn shape(&self) -> Option<CodeShape> {
         self.quantizer.as_ref().map(Quantizer::shape)
     }
 
-    /// The bundle it was opened from.
+    /// Returns the bundle it was opened from.
     pub fn bundle(&self) -> Option<&Bundle> {
         self.bundle.as_ref()
     }
 
-    /// What rows of a database with this model are.
+    /// Returns the kind of rows of a database with this model.
     pub fn kind(&self) -> RowsKind {
         match &self.bundle {
             Some(bundle) if bundle.has_encoder() => RowsKind::Text,
@@ -157,7 +211,7 @@ impl Model {
         }
     }
 
-    /// The encoder, loaded now if it was not yet.
+    /// Returns the encoder, and loads it at the first call.
     pub fn encoder(&self) -> Result<&Arc<dyn Encoder>> {
         if let Some(encoder) = self.encoder.get() {
             return Ok(encoder);
@@ -166,27 +220,26 @@ impl Model {
         if let Some(encoder) = self.encoder.get() {
             return Ok(encoder);
         }
-        let mut options = EncoderOptions::with_threads(self.threads);
-        options.no_mmap = self.no_mmap;
+        let options = EncoderOptions::with_threads(self.threads);
         let loaded = match &self.bundle {
             Some(bundle) => bundle.encoder_with(&options)?,
             None => None,
         };
         let loaded = loaded.ok_or_else(|| {
             Error::invalid(format!(
-                "this database has no encoder: give vectors of {}, or make one with `mopqdb create --encoder default`",
+                "this database has no encoder: give vectors of {} values, or create a database with an encoder",
                 self.dim
             ))
         })?;
         Ok(self.encoder.get_or_init(|| loaded))
     }
 
-    /// Vectors of these texts as keys, rounded as they are stored: n x dim.
+    /// Returns the vectors of these texts as keys, rounded as they are stored: n x dim.
     pub fn encode_keys(&self, texts: &[&str]) -> Result<Stored> {
         let vectors = self.encoder()?.encode_keys(texts)?;
         let text = |row: usize| shorten(texts[row]);
         if let Some(at) = vectors.iter().position(|x| !x.is_finite()) {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the encoder gave a value that is not finite for the text {:?}",
                 text(at / self.dim)
             )));
@@ -196,7 +249,7 @@ impl Model {
         })
     }
 
-    /// Vectors as they are stored: n x dim. For cosine they have length 1.
+    /// Returns the vectors as they are stored: n x dim. For cosine they have length 1.
     ///
     /// Requires: values are finite.
     ///
@@ -222,7 +275,7 @@ impl Model {
         Ok(stored)
     }
 
-    /// Vectors of these texts as queries: n x dim.
+    /// Returns the vectors of these texts as queries: n x dim.
     pub fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>> {
         self.encoder()?.encode_queries(texts)
     }
@@ -234,19 +287,24 @@ impl Model {
     /// [`Error::Invalid`] says what is wrong, without naming the row.
     pub fn check_row(&self, row: &Row) -> Result<()> {
         row.check()?;
-        match (&row.value, self.kind()) {
-            (Value::Text(_), RowsKind::Text) | (Value::Vector(_), RowsKind::Vector) => Ok(()),
-            (Value::Text(_), RowsKind::Vector) => Err(Error::invalid(format!(
+        self.check_kind(row.value.as_given())
+    }
+
+    /// Checks that a row of this kind can be one of this model's database.
+    pub(crate) fn check_kind(&self, value: Given<'_>) -> Result<()> {
+        match (value, self.kind()) {
+            (Given::Text(_), RowsKind::Text) | (Given::Vector(_), RowsKind::Vector) => Ok(()),
+            (Given::Text(_), RowsKind::Vector) => Err(Error::invalid(format!(
                 "it is a text, and this database has no encoder: it takes vectors of {} values",
                 self.dim
             ))),
-            (Value::Vector(_), RowsKind::Text) => Err(Error::invalid(
+            (Given::Vector(_), RowsKind::Text) => Err(Error::invalid(
                 "it is a vector, and this database encodes texts",
             )),
         }
     }
 
-    /// A user's vector as it is searched with: of the right width, finite, normalised for cosine.
+    /// Checks a query vector (dimensions, finite values) and normalises it for cosine.
     pub fn check_vector(&self, vector: &[f32], what: impl FnOnce() -> String) -> Result<Vec<f32>> {
         Ok(self.check_norm(vector, what)?.0)
     }
@@ -276,7 +334,8 @@ impl Model {
             )));
         }
         if self.metric != Metric::Cosine {
-            // One row too large would make every query fail that meets it. Few need their sum.
+            // One row that is too large would make every query fail. The sum is needed for few rows
+            // only.
             let square = || -> f64 { vector.iter().map(|&x| f64::from(x).powi(2)).sum() };
             let bound = f64::from(largest).powi(2) * vector.len() as f64;
             if bound > MAX_SQUARE && square() > MAX_SQUARE {
@@ -299,7 +358,7 @@ impl Model {
         Ok((vector, Some(norm)))
     }
 
-    /// The codes of stored vectors, row-major; empty without a quantizer.
+    /// Returns the codes of stored vectors, row-major; empty without a quantizer.
     pub fn quantize(&self, vectors: &[f32]) -> Result<Vec<u8>> {
         let Some(quantizer) = &self.quantizer else {
             return Ok(Vec::new());
@@ -310,7 +369,7 @@ impl Model {
         Ok(codes)
     }
 
-    /// The same on all threads that this model may use, for batches of which each has a share worth its start.
+    /// Like [`quantize`](Self::quantize), on all threads of the model if the batch is large enough.
     pub fn quantize_batch(&self, vectors: &[f32]) -> Result<Vec<u8>> {
         const SHARE: usize = 1024;
         let threads = threads::count(self.threads)?;

@@ -1,10 +1,10 @@
 //! The models of a database: bundles in `models/`, each in a directory named by its content.
 //!
 //! The folder is the list. Registering takes no lock: a bundle is copied under a temporary name and renamed, and two
-//! that register the same one do the same thing. Which came last is told by a number that each gets, not by a clock: that
-//! may go backwards, and the times of files are lost when a database is copied.
+//! that register the same one do the same thing. Each model gets a number that gives the order. Clocks may go
+//! backwards, and file times are lost when a database is copied.
 
-use crate::disk::files::{self, Disk, Files};
+use crate::disk::files::{self, Disk, Files, Storage};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{EncoderId, ModelId};
@@ -15,15 +15,16 @@ use crate::row::RowsKind;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A model of a database, for a listing.
+/// A model in the list of a database's models.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelInfo {
-    /// Its name by content.
+    /// The content id.
     pub id: ModelId,
-    /// Whether queries are answered with it.
+    /// Whether it is the active model.
     pub active: bool,
     /// Whether it is the model `exact`: the active encoder without a quantizer.
     pub exact: bool,
@@ -39,7 +40,7 @@ pub struct ModelInfo {
     pub evaluation: serde_json::Value,
 }
 
-/// Copies a bundle into the database: there whole or not at all.
+/// Copies a bundle into the database, completely or not at all.
 pub(crate) fn register(files: &dyn Files, layout: &Layout, bundle: &Bundle) -> Result<ModelId> {
     register_as(files, layout, bundle, Registered::next(files, layout)?)
 }
@@ -146,7 +147,13 @@ fn remove_dir(files: &dyn Files, dir: &Path) -> Result<()> {
 pub const EXACT: &str = "exact";
 
 /// Opens a model of a database whose active model is `active`, which may be the one; `exact` too. Writes nothing.
-pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize) -> Result<Model> {
+pub(crate) fn open(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    active: &Model,
+    id: ModelId,
+    threads: usize,
+) -> Result<Model> {
     let exact = id == ModelId::exact(active.encoder_id());
     if exact && active.kind() == RowsKind::Vector {
         // A record names no model for it, so it needs no bundle.
@@ -155,37 +162,38 @@ pub(crate) fn open(layout: &Layout, active: &Model, id: ModelId, threads: usize)
     }
     let path = layout.model(id);
     let model = match active.bundle() {
-        _ if path.is_dir() => Model::open(Bundle::open(&path)?, threads),
+        _ if path.is_dir() => Model::open(Bundle::open_on(Arc::clone(storage), &path)?, threads),
         Some(bundle) if exact => Model::open(bundle.without_quantizer(), threads),
-        _ => Err(Error::invalid(format!(
-            "this database has no model {id}; `mopqdb models` lists those it has"
-        ))),
+        _ => Err(Error::NoModel {
+            wanted: id.to_string(),
+        }),
     };
-    Ok(model?.stored_as(active.precision()))
+    Ok(model?.stored_as(active.precision()).with_encoder_of(active))
 }
 
 /// The same for a rebuild, after which a record names the model: `exact` gets its bundle now if it has none yet.
 pub(crate) fn open_to_serve(
-    files: &dyn Files,
+    files: &Arc<dyn Files>,
     layout: &Layout,
     active: &Model,
     id: ModelId,
     threads: usize,
 ) -> Result<Model> {
-    let model = open(layout, active, id, threads)?;
+    let storage: Arc<dyn Storage> = files.clone();
+    let model = open(&storage, layout, active, id, threads)?;
     match model.bundle() {
         Some(bundle) if bundle.derived_manifest().is_some() => {
-            register_as(files, layout, bundle, Registered::first())?;
-            open(layout, active, id, threads)
+            register_as(&**files, layout, bundle, Registered::first())?;
+            open(&storage, layout, active, id, threads)
         }
         _ => Ok(model),
     }
 }
 
-/// The file beside a bundle's own that says when it was registered.
+/// The file in a bundle's directory that records its registration.
 pub(crate) const REGISTERED_FILE: &str = "REGISTERED";
 
-/// When a model was registered: as which of all that ever were, and when by the clock.
+/// The registration of a model: its number and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Registered {
     number: u64,
@@ -196,9 +204,9 @@ struct Registered {
 impl Registered {
     /// For a model that is registered now. Two processes that register at once may get the same number: neither is the
     /// later one, and the id decides.
-    fn next(files: &dyn Files, layout: &Layout) -> Result<Self> {
+    fn next(files: &dyn Storage, layout: &Layout) -> Result<Self> {
         let numbers = model_dirs(files, layout)?.into_iter().map(|dir| {
-            // A damaged one is said by those who list the models.
+            // Damaged models are reported when models are listed.
             let registered = Self::read(files, &dir).unwrap_or_default();
             registered.map_or(0, |registered| registered.number)
         });
@@ -231,7 +239,7 @@ impl Registered {
     }
 
     /// None for a model that an earlier version of this program registered.
-    fn read(files: &dyn Files, dir: &Path) -> Result<Option<Self>> {
+    fn read(files: &dyn Storage, dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(REGISTERED_FILE);
         match files.read(&path) {
             Ok(bytes) => match std::str::from_utf8(&bytes).ok().and_then(Self::decode) {
@@ -262,8 +270,8 @@ fn write(files: &dyn Files, to: &Path, bytes: &[u8]) -> Result<()> {
     file.sync().map_err(Error::io("syncing", to))
 }
 
-/// The model registered last, which a rebuild takes if it is not told which. `exact` is chosen by name only; where it is
-/// both active and the last that somebody registered, there is nothing newer to switch to.
+/// Returns the model registered last, the default of a rebuild. `exact` is chosen by name only; if it is both active
+/// and the last registered, there is nothing newer to switch to.
 pub(crate) fn newest(
     layout: &Layout,
     active: ModelId,
@@ -274,7 +282,8 @@ pub(crate) fn newest(
     Ok(listed.last().map(|(_, info)| info.id))
 }
 
-/// The models of a database, oldest first, with what decides their order. `exact` is always among them.
+/// Returns the models of a database, oldest first, with what decides their order. `exact` is always
+/// among them.
 pub(crate) fn listed(
     layout: &Layout,
     active: ModelId,
@@ -332,15 +341,15 @@ pub(crate) fn listed(
     Ok(found)
 }
 
-/// The folders of the models of a database.
-pub(crate) fn model_dirs(files: &dyn Files, layout: &Layout) -> Result<Vec<PathBuf>> {
+/// Returns the folders of the models of a database.
+pub(crate) fn model_dirs(files: &dyn Storage, layout: &Layout) -> Result<Vec<PathBuf>> {
     let models = layout.models();
     let names = files.list(&models).map_err(Error::io("listing", &models))?;
     let ids = names.iter().filter(|name| name.parse::<ModelId>().is_ok());
     Ok(ids.map(|name| models.join(name)).collect())
 }
 
-/// The ids of the models, in the order of their registration; damaged ones too.
+/// Returns the ids of the models, in the order of their registration; damaged ones too.
 pub(crate) fn by_registration(layout: &Layout) -> Result<Vec<ModelId>> {
     if !layout.models().is_dir() {
         return Ok(Vec::new());

@@ -1,8 +1,8 @@
 //! Files that several models of a database have in common: one file with a name in each bundle.
 //!
 //! Models that are trained over one encoder differ in their codebooks, a hundredth of their size. A bundle's folder is
-//! complete all the same. What is in a file is said by the sha256 in its bundle's manifest, so equal files are found
-//! without a list of them, and one is gone when the last bundle that has it is.
+//! complete all the same. Equal files are found by the sha256 in the manifests, without a list; a file is removed with
+//! the last bundle that has it.
 
 use crate::disk::files::{self, Files};
 use crate::error::{Error, Result};
@@ -39,12 +39,13 @@ impl Parts {
         from: &Path,
         to: &Path,
     ) -> Result<()> {
-        // Damage must not spread to the new bundle.
+        // Do not link a damaged file into the new bundle.
         let is_sound = |path: &&PathBuf| {
             is_same(path, from) || files.map(path).is_ok_and(|bytes| entry.matches(&bytes))
         };
         if let Some(equal) = self.equal(entry).find(is_sound) {
-            // It may have been pruned meanwhile, have too many names, or be where there are no links.
+            // It may have been pruned meanwhile, have too many links, or be on a file system without
+            // links.
             if files.link(equal, to).is_ok() {
                 return Ok(());
             }

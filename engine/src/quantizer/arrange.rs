@@ -66,7 +66,8 @@ fn split(points: &[f32], sub_dim: usize, ids: &mut [usize], span: usize) {
         return split(points, sub_dim, ids, half);
     }
     let mut direction = widest(points, sub_dim, ids);
-    // As in k-means with two means of fixed sizes: cut, then cut anew along the line between the halves' means.
+    // As in k-means with two means of fixed sizes: cut, then cut again along the line between the means of the
+    // halves.
     for _ in 0..6 {
         let place = |id: usize| -> f32 {
             let point = &points[id * sub_dim..][..sub_dim];

@@ -1,4 +1,4 @@
-//! The codewords.
+//! The codebook.
 
 use super::shape::CodeShape;
 use crate::error::{Error, Result};
@@ -40,33 +40,33 @@ impl Codebook {
         })
     }
 
-    /// Subspaces and codewords.
+    /// Returns the numbers of subspaces and codewords.
     pub fn shape(&self) -> CodeShape {
         self.shape
     }
 
-    /// Dimensions a subspace.
+    /// Returns the dimensions per subspace.
     pub fn sub_dim(&self) -> usize {
         self.sub_dim
     }
 
-    /// Dimensions of the vectors that are cut into subspaces.
+    /// Returns the number of dimensions of the vectors that are cut into subspaces.
     pub fn dim(&self) -> usize {
         self.shape.subspaces() * self.sub_dim
     }
 
-    /// All values, (subspaces, codewords, sub_dim).
+    /// Returns all values, (subspaces, codewords, sub_dim).
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
-    /// The codewords of one subspace, (codewords, sub_dim).
+    /// Returns the codewords of one subspace, (codewords, sub_dim).
     pub fn subspace(&self, subspace: usize) -> &[f32] {
         let size = self.shape.codewords() * self.sub_dim;
         &self.values[subspace * size..][..size]
     }
 
-    /// One codeword.
+    /// Returns one codeword.
     pub fn codeword(&self, subspace: usize, codeword: usize) -> &[f32] {
         &self.subspace(subspace)[codeword * self.sub_dim..][..self.sub_dim]
     }

@@ -1,4 +1,4 @@
-//! The learned linear layer in front of the codebook.
+//! The learned projection in front of the codebook.
 
 use crate::error::{Error, Result};
 
@@ -49,22 +49,22 @@ impl Head {
         })
     }
 
-    /// Outputs.
+    /// Returns the number of outputs.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Inputs.
+    /// Returns the number of inputs.
     pub fn hidden(&self) -> usize {
         self.hidden
     }
 
-    /// The weights, (dim, hidden).
+    /// Returns the weights, (dim, hidden).
     pub fn weight(&self) -> &[f32] {
         &self.weight
     }
 
-    /// The biases, (dim).
+    /// Returns the biases, (dim).
     pub fn bias(&self) -> Option<&[f32]> {
         self.bias.as_deref()
     }

@@ -10,13 +10,13 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Rows of one piece of work.
+/// The number of rows per piece of work.
 const PIECE: usize = 4096;
 
-/// Rows a centroid that the seeding looks at.
+/// The number of rows per centroid that seeding samples.
 const SEEDING_ROWS: usize = 8;
 
-/// What the iterations run on.
+/// The kernel and threads of the iterations.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) kernel: Kernel,
@@ -54,13 +54,13 @@ pub(super) struct KMeans {
     sub_dim: usize,
     /// (codewords, sub_dim)
     pub(super) centroids: Vec<f32>,
-    /// One a row, of the latest step.
+    /// One per row, from the latest step.
     pub(super) codes: Vec<u8>,
-    /// `|z|^2` of each row, found at the first step and anew when the rows have changed.
+    /// `|z|^2` of each row, computed at the first step and again when the rows have changed.
     norms: Vec<f64>,
 }
 
-/// What one piece found.
+/// The result of one piece.
 struct Piece {
     codes: Vec<u8>,
     distances: Vec<f32>,
@@ -132,14 +132,14 @@ impl KMeans {
         }
     }
 
-    /// The rows will be others from the next step on, as after a rotation.
+    /// Invalidates cached norms, because the rows change (for example by a rotation).
     pub(super) fn forget_rows(&mut self) {
         self.norms.clear();
     }
 
-    /// One step of Lloyd: assign every row, then move each centroid to the mean of its rows. An empty centroid
-    /// goes to the row that is worst served. Returns the sum of squared distances before the move, which
-    /// never rises from step to step but by rounding, and whether anything changed.
+    /// Returns one step of Lloyd: assign every row, then move each centroid to the mean of its rows. An empty
+    /// centroid goes to the row that is worst served. Returns the sum of squared distances before the move,
+    /// which never rises from step to step but by rounding, and whether anything changed.
     pub(super) fn step(&mut self, machine: &Machine, rows: &[f32]) -> (f64, bool) {
         let (sub_dim, codewords) = (self.sub_dim, self.centroids.len() / self.sub_dim);
         let columns = self.columns();

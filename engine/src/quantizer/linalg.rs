@@ -1,7 +1,7 @@
-//! The little linear algebra that OPQ needs: eigenvectors of a symmetric matrix, and the rotation nearest to a matrix.
+//! The linear algebra that OPQ needs: eigenvectors of a symmetric matrix, and the rotation nearest to a matrix.
 //!
-//! Written for plain slices and the kernels' matrix product: a generic library is a hundred times slower in the
-//! unoptimised builds that people make while they develop, which looked as if `learn` did not end.
+//! Written for plain slices and the kernels' matrix product: a generic library is a hundred times slower in
+//! unoptimised builds, in which `learn` seemed to hang.
 
 use super::kmeans::Machine;
 use crate::kernel::Columns;
@@ -17,9 +17,9 @@ const QL_STEPS: usize = 30;
 /// Where the matrix has no direction, `R` takes that of `before`. It is `before` itself for a matrix that is not finite, and
 /// for one that the iterations cannot turn into a rotation.
 ///
-/// Newton-Schulz iterations on the polar factor, which are products alone. The first steps follow the polynomial
-/// `x (3.4445 - 4.7750 x^2 + 2.0315 x^4)`, which lifts small singular values by 3.4 a step and leaves all in
-/// (0.6, 1.3); the rest `x (3 - x^2) / 2`, which brings them to 1.
+/// Newton-Schulz iterations on the polar factor, which are products alone. The first steps follow the polynomial `x
+/// (3.4445 - 4.7750 x^2 + 2.0315 x^4)`, which lifts small singular values by 3.4 per step and leaves all in (0.6, 1.3);
+/// the rest `x (3 - x^2) / 2`, which brings them to 1.
 pub(super) fn nearest_rotation(
     machine: &Machine,
     matrix: &[f64],
@@ -136,7 +136,7 @@ fn add(sum: &mut [f64], x: &[f64], factor: f64) {
     }
 }
 
-/// The eigenvalues of a symmetric matrix, and the eigenvectors, one after the other, in the same order.
+/// Returns the eigenvalues of a symmetric matrix, and the eigenvectors, one after the other, in the same order.
 ///
 /// Householder's reduction to a tridiagonal matrix, then QL steps with implicit shifts: `tred2` and `tql2` of EISPACK,
 /// with the columns that they work on laid out one after the other. A matrix of zeros, or one that is not finite, gives

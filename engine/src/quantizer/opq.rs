@@ -1,6 +1,6 @@
-//! Optimised product quantization: a rotation learnt along with the codewords.
+//! Optimised product quantization: a rotation learned together with the codewords.
 //!
-//! Alternates one step of k-means in each subspace with the best rotation for the codes at hand, which is the
+//! Alternates one step of k-means in each subspace with the best rotation for the current codes, which is the
 //! orthogonal Procrustes solution `R = U V^T` of `X^T Y = U S V^T`, Y being the decoded rows. Each half can only
 //! lower the error.
 

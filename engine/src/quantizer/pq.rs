@@ -14,21 +14,22 @@ use crate::watch::Watch;
 
 /// How [`train_pq`] and [`train_opq`](super::train_opq) train.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TrainPq {
-    /// Codes a row; divides the dimensions.
+    /// Codes per row; must divide the dimensions.
     pub subspaces: usize,
-    /// Codewords a subspace, 2 to 256.
+    /// Codewords per subspace, 2 to 256.
     pub codewords: usize,
     /// Steps of k-means, or of OPQ's alternation; fewer if nothing changes any more.
     pub iterations: usize,
-    /// At most this many rows, drawn with the seed, are trained on. 256 a codeword is what is usual; beyond
-    /// it the error falls by well under a percent.
+    /// At most this many rows, drawn with the seed, are trained on. 256 per codeword is usual; more rows
+    /// reduce the error by well under one percent.
     pub sample: usize,
     /// The same seed and rows give the same quantizer, on any number of threads.
     pub seed: u64,
     /// Threads; 0 means one for each core.
     pub threads: usize,
-    /// Counts steps. Where it stops the training, the step at hand is finished first.
+    /// Counts steps. If it stops the training, the current step is finished first.
     pub watch: Watch,
 }
 
@@ -47,10 +48,20 @@ impl Default for TrainPq {
 }
 
 impl TrainPq {
-    /// Reports that a step begins. An error, once somebody wants to stop.
+    setters!(
+        subspaces: usize,
+        codewords: usize,
+        iterations: usize,
+        sample: usize,
+        seed: u64,
+        threads: usize,
+        watch: Watch,
+    );
+
+    /// Reports that a step begins. Returns an error if the training should stop.
     pub(super) fn begin_step(&self, done: usize, total: usize) -> Result<()> {
         if self.watch.is_stopped() {
-            return Err(Error::invalid("stopped; nothing was changed"));
+            return Err(Error::Cancelled("nothing was changed"));
         }
         self.watch.report(done as u64, total as u64);
         Ok(())
@@ -60,16 +71,16 @@ impl TrainPq {
 /// A quantizer and how its training went.
 #[derive(Debug, Clone)]
 pub struct Trained {
-    /// Ready for use.
+    /// The quantizer.
     pub quantizer: Quantizer,
-    /// Mean squared error of a row at each step. Never rises, but by rounding.
+    /// The mean squared error per row after each step. It never rises except by rounding.
     pub distortions: Vec<f64>,
     /// Rows that were trained on.
     pub rows: usize,
 }
 
 /// Learns codewords by k-means in each subspace of `vectors` (n, dim). With fewer rows than codewords each
-/// distinct slice gets its own codeword. Refuses no rows, and rows that are not finite.
+/// distinct slice gets its own codeword. Returns an error if there are no rows or a value is not finite.
 pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) -> Result<Trained> {
     let setup = Setup::new(vectors, dim, options)?;
     let n = setup.rows.len() / dim;
@@ -116,7 +127,7 @@ pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) 
     })
 }
 
-/// What PQ and OPQ begin with: options checked, rows sampled.
+/// The common setup of PQ and OPQ: options checked, rows sampled.
 pub(super) struct Setup {
     pub(super) shape: CodeShape,
     pub(super) sub_dim: usize,
@@ -187,7 +198,7 @@ fn sample(vectors: &[f32], dim: usize, options: &TrainPq) -> Vec<f32> {
     rows
 }
 
-/// One subspace of every row, (n, sub_dim).
+/// Returns one subspace of every row, (n, sub_dim).
 pub(super) fn slices(rows: &[f32], dim: usize, subspace: usize, sub_dim: usize) -> Vec<f32> {
     rows.chunks_exact(dim)
         .flat_map(|row| &row[subspace * sub_dim..][..sub_dim])

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::kernel::{Columns, Kernel};
 use crate::metric::Metric;
 
-/// Vectors into codes, queries into tables. Immutable and cheap to share behind an `Arc`.
+/// Turns vectors into codes and queries into lookup tables. Immutable and cheap to share behind an
+/// `Arc`.
 #[derive(Debug, Clone)]
 pub struct Quantizer {
     head: Option<Head>,
@@ -25,7 +26,7 @@ pub struct Quantizer {
     // The same, in the order in which the kernels read them.
     head_columns: Option<Columns>,
     rotation_columns: Option<Columns>,
-    /// One a subspace.
+    /// One per subspace.
     selector_columns: Vec<Columns>,
     codeword_columns: Vec<Columns>,
 }
@@ -44,37 +45,37 @@ pub struct QuantizerBuilder {
 }
 
 impl QuantizerBuilder {
-    /// A linear layer in front.
+    /// Sets the projection.
     pub fn head(mut self, head: Option<Head>) -> Self {
         self.head = head;
         self
     }
 
-    /// What follows the head.
+    /// Sets the activation after the head.
     pub fn activation(mut self, activation: Activation) -> Self {
         self.activation = activation;
         self
     }
 
-    /// A matrix (dim, dim) applied after the activation as `y = x R`.
+    /// Sets the rotation: a matrix (dim, dim) applied after the activation as `y = x R`.
     pub fn rotation(mut self, rotation: Option<Vec<f32>>) -> Self {
         self.rotation = rotation;
         self
     }
 
-    /// How codewords are chosen; l2 if not said.
+    /// Sets how codewords are chosen. Default: l2.
     pub fn selection(mut self, selection: Selection) -> Self {
         self.selection = selection;
         self
     }
 
-    /// What a query becomes before its table; plain if not said.
+    /// Sets how a query is transformed before its table is built. Default: plain.
     pub fn query_mode(mut self, query_mode: QueryMode) -> Self {
         self.query_mode = query_mode;
         self
     }
 
-    /// The kernel to run on; the best that this CPU has if not said.
+    /// Sets the kernel. Default: the best for this CPU.
     pub fn kernel(mut self, kernel: Kernel) -> Self {
         self.kernel = Some(kernel);
         self
@@ -151,7 +152,7 @@ impl QuantizerBuilder {
 }
 
 impl Quantizer {
-    /// Begins with what every quantizer has.
+    /// Returns a builder with the required parts.
     pub fn builder(codebook: Codebook, metric: Metric) -> QuantizerBuilder {
         QuantizerBuilder {
             head: None,
@@ -165,57 +166,58 @@ impl Quantizer {
         }
     }
 
-    /// Width of the vectors that [`quantize`](Self::quantize) and [`table`](Self::table) take.
+    /// Returns the width of the vectors that [`quantize`](Self::quantize) and
+    /// [`table`](Self::table) take.
     pub fn input_dim(&self) -> usize {
         self.head.as_ref().map_or(self.dim(), Head::hidden)
     }
 
-    /// Width after projection: subspaces x sub_dim.
+    /// Returns the width after projection: subspaces x sub_dim.
     pub fn dim(&self) -> usize {
         self.codebook.dim()
     }
 
-    /// Subspaces and codewords.
+    /// Returns the subspaces and codewords.
     pub fn shape(&self) -> CodeShape {
         self.codebook.shape()
     }
 
-    /// How queries and keys are compared.
+    /// Returns how queries and keys are compared.
     pub fn metric(&self) -> Metric {
         self.metric
     }
 
-    /// The codewords.
+    /// Returns the codewords.
     pub fn codebook(&self) -> &Codebook {
         &self.codebook
     }
 
-    /// The linear layer in front, if there is one.
+    /// Returns the linear layer in front, if there is one.
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
-    /// What follows the head.
+    /// Sets the activation after the head.
     pub fn activation(&self) -> Activation {
         self.activation
     }
 
-    /// The rotation (dim, dim) applied as `y = x R`, if there is one.
+    /// Returns the rotation (dim, dim) applied as `y = x R`, if there is one.
     pub fn rotation(&self) -> Option<&[f32]> {
         self.rotation.as_deref()
     }
 
-    /// The kernel that it runs on.
+    /// Returns the kernel that it runs on.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// How codewords are chosen.
+    /// Returns how codewords are chosen.
     pub fn selection(&self) -> &Selection {
         &self.selection
     }
 
-    /// What a query becomes before its table.
+    /// Returns what a query becomes before its table.
     pub fn query_mode(&self) -> QueryMode {
         self.query_mode
     }
@@ -224,7 +226,7 @@ impl Quantizer {
     /// that is not finite, or that becomes so.
     ///
     /// # Panics
-    /// If `vectors` is no whole number of rows or `out` doesn't hold as many.
+    /// If `vectors` is not a whole number of rows, or `out` does not hold as many rows.
     pub fn project(&self, vectors: &[f32], out: &mut [f32]) -> Result<()> {
         self.project_from(0, vectors, out)
     }
@@ -257,7 +259,7 @@ impl Quantizer {
     /// projection or selection overflows.
     ///
     /// # Panics
-    /// If `vectors` is no whole number of rows or `out` doesn't hold as many.
+    /// If `vectors` is not a whole number of rows, or `out` does not hold as many rows.
     pub fn quantize(&self, vectors: &[f32], out: &mut [u8]) -> Result<()> {
         let (inputs, dim, subspaces) = (self.input_dim(), self.dim(), self.shape().subspaces());
         check_rows("vectors", vectors.len(), inputs, out.len(), subspaces);
@@ -302,7 +304,7 @@ impl Quantizer {
     /// The codewords that codes stand for: (n, subspaces) to (n, dim), after projection.
     ///
     /// # Panics
-    /// If `codes` is no whole number of rows, `out` doesn't hold as many, or a code has no codeword.
+    /// If `codes` is not a whole number of rows, `out` does not hold as many rows, or a code has no codeword.
     pub fn decode(&self, codes: &[u8], out: &mut [f32]) {
         let (dim, subspaces, sub_dim) = (
             self.dim(),
@@ -317,8 +319,8 @@ impl Quantizer {
         }
     }
 
-    /// What each codeword adds to the score for this query (input_dim values; normalised by the caller if the
-    /// metric is cosine). Refuses a query that is not finite or too large.
+    /// Returns what each codeword adds to the score for this query (input_dim values; normalised by the
+    /// caller if the metric is cosine). Refuses a query that is not finite or too large.
     pub fn table(&self, query: &[f32]) -> Result<LookupTable> {
         if query.len() != self.input_dim() {
             return Err(Error::invalid(format!(

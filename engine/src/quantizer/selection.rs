@@ -1,9 +1,10 @@
-//! How a slice chooses its codeword, and what happens to vectors and queries around that.
+//! Selection of codewords, activation and query modes.
 
 use super::codebook::Codebook;
 use crate::error::{Error, Result};
 
-/// What scores the codewords for a slice `z`; the code is the argmax, ties to the lowest codeword.
+/// How codewords are scored for a slice `z`. The code is the argmax; ties go to the lowest
+/// codeword.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Selection {
     /// `-|z - C|^2`, computed as `<z, C> - |C|^2 / 2`, which has the same order.
@@ -25,7 +26,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// The name used in a bundle's manifest.
+    /// Returns the name used in a bundle's manifest.
     pub fn name(&self) -> &'static str {
         match self {
             Self::L2 => "l2",
@@ -40,14 +41,14 @@ impl Selection {
 /// What follows the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     #[default]
     None,
     /// ELU with alpha 1.
     Elu,
 }
 
-/// What a query becomes before its table is made.
+/// How a query is transformed before its table is built.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum QueryMode {
     /// The query as projected.

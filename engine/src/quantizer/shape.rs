@@ -11,7 +11,7 @@ pub struct CodeShape {
 }
 
 impl CodeShape {
-    /// Checks the two numbers.
+    /// Returns a shape, or an error if a number is out of range.
     pub fn new(subspaces: usize, codewords: usize) -> Result<Self> {
         if !(1..=256).contains(&subspaces) {
             return Err(Error::invalid(format!(
@@ -29,17 +29,17 @@ impl CodeShape {
         })
     }
 
-    /// Codes a row (M in the papers).
+    /// Returns the codes per row (M in the papers).
     pub fn subspaces(&self) -> usize {
         usize::from(self.subspaces)
     }
 
-    /// Codewords a subspace (L in the papers).
+    /// Returns the codewords per subspace (L in the papers).
     pub fn codewords(&self) -> usize {
         usize::from(self.codewords)
     }
 
-    /// Width of one code as stored.
+    /// Returns the stored width of one code.
     pub fn bits(&self) -> Bits {
         if self.codewords <= 16 {
             Bits::Four
@@ -48,7 +48,7 @@ impl CodeShape {
         }
     }
 
-    /// Bytes that one row takes.
+    /// Returns the bytes per row.
     pub fn row_bytes(&self) -> usize {
         match self.bits() {
             Bits::Four => self.subspaces().div_ceil(2),
@@ -56,12 +56,12 @@ impl CodeShape {
         }
     }
 
-    /// Bytes of a block of [`ROWS_PER_BLOCK`] rows.
+    /// Returns the number of bytes of a block of [`ROWS_PER_BLOCK`] rows.
     pub fn block_bytes(&self) -> usize {
         ROWS_PER_BLOCK * self.row_bytes()
     }
 
-    /// Blocks that hold `rows` rows; the last may be partly filled.
+    /// Returns the number of blocks that hold `rows` rows; the last may be partly filled.
     pub fn blocks(&self, rows: usize) -> usize {
         rows.div_ceil(ROWS_PER_BLOCK)
     }
@@ -70,7 +70,7 @@ impl CodeShape {
     /// `out`. The last block is filled up with code 0.
     ///
     /// # Panics
-    /// If `codes` is no whole number of rows. Codes must be below `codewords`.
+    /// If `codes` is not a whole number of rows. Codes must be below `codewords`.
     pub fn pack(&self, codes: &[u8], out: &mut Vec<u8>) {
         let subspaces = self.subspaces();
         assert!(
@@ -102,7 +102,7 @@ impl CodeShape {
         }
     }
 
-    /// Reads one row's codes out of its block. `out` has `subspaces` places.
+    /// Reads one row's codes out of its block. `out` has `subspaces` elements.
     pub fn unpack_row(&self, block: &[u8], row_in_block: usize, out: &mut [u8]) {
         assert_eq!(block.len(), self.block_bytes(), "one whole block");
         assert!(row_in_block < ROWS_PER_BLOCK, "a row of the block");

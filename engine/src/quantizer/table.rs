@@ -1,4 +1,4 @@
-//! A query as the scan sees it.
+//! The lookup table of a query.
 
 use super::shape::CodeShape;
 use crate::error::{Error, Result};
@@ -43,12 +43,12 @@ impl LookupTable {
         })
     }
 
-    /// The shape of the codes it scores.
+    /// Returns the shape of the codes it scores.
     pub fn shape(&self) -> CodeShape {
         self.shape
     }
 
-    /// The score of one row's codes: the reference that every kernel equals, bit for bit.
+    /// Returns the score of one row's codes: the reference that every kernel equals, bit for bit.
     pub fn score(&self, codes: &[u8]) -> f32 {
         assert_eq!(codes.len(), self.shape.subspaces(), "a code a subspace");
         codes.iter().enumerate().fold(0.0, |sum, (m, &code)| {
@@ -56,7 +56,7 @@ impl LookupTable {
         })
     }
 
-    /// The table as the kernels see it.
+    /// Returns the table as the kernels see it.
     pub(crate) fn entries(&self) -> Entries<'_> {
         Entries {
             bits: self.shape.bits(),

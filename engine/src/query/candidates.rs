@@ -1,4 +1,4 @@
-//! The rows among which the best are: found by codes, or by stored vectors.
+//! Finding candidates, by codes or by stored vectors.
 
 use super::filter::Masks;
 use super::searched::Searched;
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// all that tie with the last of these.
 pub(crate) type Candidates = Vec<Found>;
 
-/// The candidates by codes for each query, of which (queries, dim) are the vectors.
+/// Returns the candidates by codes for each query, of which (queries, dim) are the vectors.
 ///
 /// Requires: rows have codes.
 pub(crate) fn by_codes<P: Searchable>(
@@ -32,7 +32,8 @@ pub(crate) fn by_codes<P: Searchable>(
     scanner.scan(&sources, &tables, depth)
 }
 
-/// The candidates by stored vectors for each query, of which (queries, dim) are the vectors.
+/// Returns the candidates by stored vectors for each query, of which (queries, dim) are the
+/// vectors.
 pub(crate) fn by_vectors<P: Searchable>(
     searched: &Searched<'_, P>,
     vectors: &[f32],

@@ -2,6 +2,7 @@
 
 use crate::row::Search;
 use std::iter::Sum;
+use std::ops::AddAssign;
 use std::time::Instant;
 
 /// What the stages of one or several queries asked together did. `rows` and `bytes` are of all queries; a batch reads
@@ -42,7 +43,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Rows alone.
+    /// Returns counts of rows only.
     pub(super) fn rows(rows: impl TryInto<u64>) -> Self {
         Self {
             rows: rows.try_into().unwrap_or(u64::MAX),
@@ -51,12 +52,19 @@ impl Counts {
     }
 }
 
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.rows += more.rows;
+        self.bytes += more.bytes;
+        self.pages += more.pages;
+    }
+}
+
 impl Sum for Counts {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |sum, one| Self {
-            rows: sum.rows + one.rows,
-            bytes: sum.bytes + one.bytes,
-            pages: sum.pages + one.pages,
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
         })
     }
 }

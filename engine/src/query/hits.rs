@@ -5,43 +5,38 @@ use crate::error::Result;
 use crate::row::{Hit, QueryOptions};
 use crate::snapshot::Snapshot;
 
-/// What gave the scores of ranked rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scored {
-    /// The rows' codes.
-    Codes,
-    /// Their stored vectors.
-    Vectors,
-}
-
 /// Roughly the CPU cycles that it takes to read a hit's key and text.
 pub(super) const CYCLES: f64 = 1000.0;
 
-/// The ranked rows that the options let through.
-pub(super) fn page<'r>(ranked: &'r [Ranked], options: &QueryOptions) -> &'r [Ranked] {
-    // What orders the hits is the similarity too, wherever there is one.
-    let least = [options.min_score, options.min_similarity];
-    let least = least
-        .into_iter()
-        .flatten()
-        .fold(f32::NEG_INFINITY, f32::max);
-    let enough = ranked.partition_point(|row| row.score >= least);
-    &ranked[options.offset.min(enough)..enough]
+/// Returns the ranked rows that the options let through.
+pub(super) fn page<'r>(
+    ranked: &'r [Ranked],
+    options: &QueryOptions,
+) -> impl Iterator<Item = &'r Ranked> {
+    let enough = |found: Option<f32>, least: Option<f32>| match (found, least) {
+        (Some(found), Some(least)) => found >= least,
+        _ => true,
+    };
+    let (min_score, min_similarity) = (options.min_score, options.min_similarity);
+    let through = ranked.iter().filter(move |row| {
+        enough(Some(row.score), min_score) && enough(row.similarity, min_similarity)
+    });
+    through.skip(options.offset)
 }
 
-/// Reads what the user sees of each row.
-pub(super) fn take(snapshot: &Snapshot, ranked: &[Ranked], scored: Scored) -> Result<Vec<Hit>> {
+/// Reads keys and texts of the hits.
+pub(super) fn take<'r>(
+    snapshot: &Snapshot,
+    ranked: impl Iterator<Item = &'r Ranked>,
+) -> Result<Vec<Hit>> {
     let hit = |row: &Ranked| {
         Ok(Hit {
             key: snapshot.key(row.place)?.to_owned(),
             score: row.score,
-            similarity: match scored {
-                Scored::Codes => None,
-                Scored::Vectors => Some(row.score),
-            },
+            similarity: row.similarity,
             text: snapshot.text(row.place)?,
             seq: row.seq,
         })
     };
-    ranked.iter().map(hit).collect()
+    ranked.map(hit).collect()
 }

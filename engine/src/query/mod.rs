@@ -1,9 +1,9 @@
 //! A query, in the order in which it runs: the query's [vectors], the [filter]'s masks, [candidates] by codes or by
 //! stored vectors, their [order](score), and the [hits] with keys and texts.
 //!
-//! The depth that is asked of a stage is not the number of hits: [`Search::Auto`] takes more candidates by codes than
-//! the user wants hits, and orders them by their stored vectors. `eval` goes through the same stages, so what is
-//! measured is what is served.
+//! The depth of a stage is not the number of hits: [`Search::Auto`] takes more candidates by codes than the user
+//! wants hits, and orders them by their stored vectors. `eval` uses the same stages, so it measures what queries
+//! return.
 
 pub(crate) mod candidates;
 pub(crate) mod explain;
@@ -21,12 +21,12 @@ use explain::{Counts, Explanation, Trace};
 use plan::Plan;
 
 impl Snapshot {
-    /// The k best rows for a query, best first.
+    /// Returns the k best rows for a query, best first.
     pub fn query<'q>(&self, query: impl Into<Query<'q>>, k: usize) -> Result<Vec<Hit>> {
         self.query_with(query, &QueryOptions::top(k))
     }
 
-    /// The best rows for a query, best first, as the options say.
+    /// Returns the best rows for a query, best first, as the options say.
     pub fn query_with<'q>(
         &self,
         query: impl Into<Query<'q>>,
@@ -36,7 +36,7 @@ impl Snapshot {
         Ok(hits.pop().expect("one query, one answer"))
     }
 
-    /// The best rows for each of several queries, which share one pass over the codes.
+    /// Returns the best rows for each of several queries, which share one pass over the codes.
     pub fn query_batch(
         &self,
         queries: &[Query<'_>],
@@ -45,15 +45,15 @@ impl Snapshot {
         Ok(self.query_explained(queries, options)?.0)
     }
 
-    /// The same, and what each stage of the query did.
+    /// Like [`query_batch`](Self::query_batch), and reports what each stage did.
     pub fn query_explained(
         &self,
         queries: &[Query<'_>],
         options: &QueryOptions,
     ) -> Result<(Vec<Vec<Hit>>, Explanation)> {
         options.check()?;
-        let plan = Plan::of(options, self.model.quantizer().is_some())?;
         let searched = self.searched();
+        let plan = Plan::of(options, &searched)?;
         let mut trace = Trace::start();
 
         let vectors = vectors::of(&self.model, queries)?;
@@ -75,7 +75,7 @@ impl Snapshot {
 
         let cycles = options.k as f64 * hits::CYCLES;
         let hits = (self.scanner).each(&ranked, cycles, |(ranked, _)| {
-            hits::take(self, hits::page(ranked, options), plan.scored())
+            hits::take(self, hits::page(ranked, options))
         })?;
         let taken = hits.iter().map(Vec::len).sum::<usize>();
         trace.stage("hits", Counts::rows(taken));

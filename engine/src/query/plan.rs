@@ -3,7 +3,6 @@
 use super::candidates::{self, Candidates};
 use super::explain::{Counts, Explanation, Trace};
 use super::filter::Masks;
-use super::hits::Scored;
 use super::score::{self, Ranked};
 use super::searched::Searched;
 use crate::error::{Error, Result};
@@ -13,7 +12,7 @@ use crate::view::searchable::Searchable;
 /// Roughly the CPU cycles that it takes to score a candidate by its stored vector.
 const RESCORE_CYCLES: f64 = 400.0;
 
-/// What the options mean for rows with codes, or without.
+/// What the options mean for the rows that are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     way: Way,
@@ -24,17 +23,29 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Codes,
-    /// So many candidates by codes, ordered by their stored vectors.
-    Rescored {
+    Exact,
+    /// So many candidates, ordered by the model's score.
+    Auto {
+        source: Source,
         candidates: usize,
     },
-    Exact,
+}
+
+/// What finds candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Codes,
+    Vectors,
 }
 
 impl Plan {
     /// Requires: the options were checked.
-    pub(crate) fn of(options: &QueryOptions, has_codes: bool) -> Result<Self> {
+    pub(crate) fn of<P: Searchable>(
+        options: &QueryOptions,
+        searched: &Searched<'_, P>,
+    ) -> Result<Self> {
         let depth = options.depth();
+        let has_codes = searched.quantizer.is_some();
         let way = match options.search {
             Search::Codes if !has_codes => {
                 return Err(Error::invalid(
@@ -42,31 +53,42 @@ impl Plan {
                 ));
             }
             Search::Codes => Way::Codes,
-            Search::Auto if has_codes => Way::Rescored {
-                candidates: options.wanted_candidates(),
+            Search::Auto if has_codes || searched.has_map() => Way::Auto {
+                source: match has_codes {
+                    true => Source::Codes,
+                    false => Source::Vectors,
+                },
+                candidates: options.wanted_candidates(searched.serving),
             },
             Search::Auto | Search::Exact => Way::Exact,
         };
         Ok(Self { way, depth })
     }
 
-    /// The candidates for each query, of which (queries, dim) are the vectors.
+    /// Returns the candidates for each query, of which (queries, dim) are the vectors.
     pub(crate) fn candidates<P: Searchable>(
         self,
         searched: &Searched<'_, P>,
         vectors: &[f32],
         masks: &Masks,
     ) -> Result<Vec<Candidates>> {
-        match self.way {
-            Way::Codes => candidates::by_codes(searched, vectors, masks, self.depth),
-            Way::Rescored { candidates } => {
-                candidates::by_codes(searched, vectors, masks, candidates)
-            }
-            Way::Exact => candidates::by_vectors(searched, vectors, masks, self.depth),
+        let (source, depth) = self.source();
+        match source {
+            Source::Codes => candidates::by_codes(searched, vectors, masks, depth),
+            Source::Vectors => candidates::by_vectors(searched, vectors, masks, depth),
         }
     }
 
-    /// The best rows of each query, best first, and what was read for it.
+    /// What finds candidates, and how many.
+    fn source(self) -> (Source, usize) {
+        match self.way {
+            Way::Codes => (Source::Codes, self.depth),
+            Way::Exact => (Source::Vectors, self.depth),
+            Way::Auto { source, candidates } => (source, candidates),
+        }
+    }
+
+    /// Returns the best rows of each query, best first, and what was read for it.
     pub(crate) fn rank<P: Searchable>(
         self,
         searched: &Searched<'_, P>,
@@ -79,12 +101,16 @@ impl Plan {
             Way::Codes | Way::Exact => {
                 let cycles = self.depth as f64 * 20.0;
                 scanner.each(&queries, cycles, |(_, found)| {
-                    let ranked = score::rank(searched, found, self.depth)?;
+                    let mut ranked = score::rank(searched, found, self.depth)?;
+                    if self.way == Way::Exact {
+                        // What orders the rows is the metric itself.
+                        (ranked.iter_mut()).for_each(|row| row.similarity = Some(row.score));
+                    }
                     let counts = Counts::rows(ranked.len());
                     Ok((ranked, counts))
                 })
             }
-            Way::Rescored { candidates } => {
+            Way::Auto { candidates, .. } => {
                 let cycles = candidates as f64 * RESCORE_CYCLES;
                 scanner.each(&queries, cycles, |(query, found)| {
                     score::rescore(searched, query, found, candidates, self.depth)
@@ -93,10 +119,10 @@ impl Plan {
         }
     }
 
-    /// Bytes that a scan for candidates reads.
+    /// Returns the number of bytes that a scan for candidates reads.
     pub(super) fn scanned<P: Searchable>(self, searched: &Searched<'_, P>) -> Result<u64> {
-        let bytes = match (self.way, searched.quantizer) {
-            (Way::Codes | Way::Rescored { .. }, Some(quantizer)) => {
+        let bytes = match (self.source().0, searched.quantizer) {
+            (Source::Codes, Some(quantizer)) => {
                 let shape = quantizer.shape();
                 let blocks = searched.parts.iter().map(|part| shape.blocks(part.len()));
                 blocks.sum::<usize>() * shape.block_bytes()
@@ -112,17 +138,10 @@ impl Plan {
         Ok(bytes as u64)
     }
 
-    pub(super) fn scored(self) -> Scored {
-        match self.way {
-            Way::Codes => Scored::Codes,
-            Way::Rescored { .. } | Way::Exact => Scored::Vectors,
-        }
-    }
-
     pub(super) fn explained(self, trace: Trace) -> Explanation {
         let (search, candidates) = match self.way {
             Way::Codes => (Search::Codes, None),
-            Way::Rescored { candidates } => (Search::Auto, Some(candidates)),
+            Way::Auto { candidates, .. } => (Search::Auto, Some(candidates)),
             Way::Exact => (Search::Exact, None),
         };
         Explanation {

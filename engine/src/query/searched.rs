@@ -4,6 +4,8 @@ use super::explain::Counts;
 use crate::error::Result;
 use crate::kernel::Queries;
 use crate::metric::Metric;
+use crate::model::scorer::Scorer;
+use crate::model::serving::Serving;
 use crate::quantizer::Quantizer;
 use crate::scan::{Gathered, Scanner};
 use crate::snapshot::Snapshot;
@@ -15,6 +17,10 @@ pub(crate) struct Searched<'a, P> {
     pub(crate) parts: Vec<P>,
     /// Makes the tables that score codes; `None`: rows have no codes.
     pub(crate) quantizer: Option<&'a Quantizer>,
+    /// How candidates are scored; `None`: by the metric.
+    pub(crate) scorer: Option<&'a Scorer>,
+    /// Settings of queries that were measured for the model.
+    pub(crate) serving: Option<Serving>,
     /// How stored vectors are compared.
     pub(crate) metric: Metric,
     /// Values per stored vector.
@@ -23,11 +29,13 @@ pub(crate) struct Searched<'a, P> {
 }
 
 impl Snapshot {
-    /// This snapshot as its own model searches it.
+    /// Returns this snapshot as its own model searches it.
     pub(crate) fn searched(&self) -> Searched<'_, Part<'_>> {
         Searched {
             parts: self.parts().collect(),
             quantizer: self.model.quantizer(),
+            scorer: self.model.scorer(),
+            serving: self.serving,
             metric: self.model.metric(),
             dim: self.model.dim(),
             scanner: &self.scanner,
@@ -36,14 +44,20 @@ impl Snapshot {
 }
 
 impl<P: Searchable> Searched<'_, P> {
-    /// The number of queries in (queries, dim).
+    /// Returns `true` if a query map is part of the score.
+    pub(crate) fn has_map(&self) -> bool {
+        self.scorer.is_some_and(|scorer| scorer.map().is_some())
+    }
+
+    /// Returns the number of queries in (queries, dim).
     pub(crate) fn queries(&self, vectors: &[f32]) -> usize {
         vectors.len() / self.dim
     }
 }
 
 impl<P: Searchable> Searched<'_, P> {
-    /// The metric between a query and some stored vectors of a part, whose rows ascend; and what was read.
+    /// Returns the metric between a query and some stored vectors of a part, whose rows ascend; and what
+    /// was read.
     pub(super) fn similarities(
         &self,
         part: usize,

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::row::Query;
 
-/// The vectors of some queries: (queries, dim). Texts are encoded together.
+/// Returns the vectors of some queries: (queries, dim). Texts are encoded together.
 pub(super) fn of(model: &Model, queries: &[Query<'_>]) -> Result<Vec<f32>> {
     let texts: Vec<&str> = (queries.iter())
         .filter_map(|query| match query {

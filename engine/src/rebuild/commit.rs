@@ -8,12 +8,13 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::registry;
 use crate::snapshot::Snapshot;
+use crate::version::VersionRecord;
 use crate::view::segment::{Sealed, SegmentView};
 use crate::write::{Change, Compacting, Sealing, Store, lock};
 use std::path::Path;
 use std::sync::Arc;
 
-/// If a rebuild is ready, commits it, or declines it with a reason. Whether the model changed.
+/// If a rebuild is ready, commits or declines it. Returns `true` if the model changed.
 pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
     let Some(ready) = Ready::read(&store.layout)? else {
         return Ok(false);
@@ -37,7 +38,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
             }
             Ok(true)
         }
-        // Nobody knows what became of it: the next open does, and READY tells it to go on.
+        // The outcome is unknown; the next open finds out, and READY makes it continue.
         Err(e @ Error::OutcomeUnknown(_)) => Err(e),
         Err(e) => {
             Ready::decline(
@@ -52,13 +53,16 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
 
 fn commit(store: &Store, ready: &Ready, compacting: &Compacting<'_>) -> Result<()> {
     let target = registry::open_to_serve(
-        &*store.files,
+        &store.files,
         &store.layout,
         &store.current().model,
         ready.model,
         store.options.threads,
     )?;
-    let target = Arc::new(target.no_mmap(store.options.no_mmap));
+    let target = Arc::new(target);
+    if target.shares_files_with(store.current().model()) {
+        return switch_scorer(store, compacting, &target);
+    }
     let staging = Ready::staging(&store.layout, ready.model);
     let segments = store.layout.segments();
     store
@@ -130,7 +134,32 @@ fn adopt(store: &Store, staging: &Path, segments: &Path) -> Result<()> {
         .map_err(Error::io("syncing", segments))
 }
 
-/// A tail of so many rows is encoded under the writer's lock; a longer one is sealed once more without it.
+/// Makes `target` the model, which has the vectors and codes of the active one: nothing but the record changes.
+fn switch_scorer(store: &Store, compacting: &Compacting<'_>, target: &Arc<Model>) -> Result<()> {
+    let mut committer = lock(&store.commit);
+    let mut queue = lock(&store.queue);
+    store.flush_held(&mut committer, &mut queue);
+    let mut next = Snapshot::clone(&store.current());
+    serve(&mut next, &committer.record, target);
+    let change = Change {
+        snapshot: next,
+        first_log: committer.record.first_log,
+        first_seq: committer.record.first_seq,
+    };
+    store.commit_version(compacting, &mut committer, change)?;
+    queue.model = Arc::clone(target);
+    Ok(())
+}
+
+/// Gives a snapshot another model, with the settings that the database has for it, or else those that it came with.
+fn serve(snapshot: &mut Snapshot, record: &VersionRecord, target: &Arc<Model>) {
+    let known = record.serving.get(&target.model_id()).copied();
+    snapshot.serving = known.or(target.serving());
+    snapshot.model = Arc::clone(target);
+}
+
+/// A tail of at most this many rows is encoded under the writer's lock; a longer one is sealed first,
+/// without the lock.
 const LAST_ROWS: u64 = 512;
 
 /// Makes `target` the model. False if more rows arrived since the last seal than should be encoded under the lock.
@@ -184,7 +213,7 @@ fn switch(
         }
     });
     next.segments = Arc::new(views.collect());
-    next.model = Arc::clone(target);
+    serve(&mut next, &committer.record, target);
     let change = Change {
         snapshot: next,
         first_log: committer.rotate()?,

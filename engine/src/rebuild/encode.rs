@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Texts are encoded so many at a time.
+/// The number of texts encoded at a time.
 const TEXTS: usize = 1024;
 
 /// How many rows were done, and how.
@@ -110,7 +110,7 @@ fn named(
         .position(|vector| target.quantize(vector).is_err());
     let key = bad.and_then(|at| view.sealed.rows.key(RowId((range.start + at) as u32)).ok());
     let model = target.model_id().short();
-    Error::Model(format!(
+    Error::model(format!(
         "model {model} can't quantize the row {:?}: {error}; the old model stays",
         key.unwrap_or("?")
     ))
@@ -156,9 +156,7 @@ fn has_codes(
         };
         let rows = &view.sealed.rows;
         let theirs = check_codes(&codes, rows, target).is_ok()
-            && target
-                .id()
-                .is_some_and(|model| model.0 == codes.meta().model);
+            && target.codes_id() == Some(codes.meta().codes);
         if theirs && codes.verify().is_empty() {
             return Ok(true);
         }
@@ -166,7 +164,7 @@ fn has_codes(
     Ok(false)
 }
 
-/// Encodes the living texts of a segment; dead rows get zeros, which nobody will see.
+/// Encodes the live texts of a segment; dead rows get zeros.
 fn encode_texts(
     files: &Arc<dyn Files>,
     out: &Path,

@@ -4,10 +4,10 @@ use super::{RebuildOptions, rebuild_store};
 use crate::error::{Error, Result};
 use crate::eval::{EvalOptions, Evaluator, Question, Questions};
 use crate::ids::ModelId;
-use crate::learn::{LearnOptions, learn_without};
 use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::model::registry;
+use crate::rebuild::learn::{LearnOptions, learn_without};
 use crate::row::{QueryOptions, Value};
 use crate::snapshot::Snapshot;
 use crate::watch::Watch;
@@ -21,25 +21,26 @@ use std::path::Path;
 /// rows, for the database to switch to the codes by itself.
 pub const AUTO_QUANTIZE_RECALL: f64 = 0.99;
 
-/// Rows that are asked for, and are not learned from.
+/// The number of rows used as queries, which are not trained on.
 const QUERIES: u64 = 400;
 
-/// Nearest rows of each of them that are to be found.
+/// The number of nearest rows to find for each query.
 const NEAREST: usize = 10;
 
-/// What became of learning a first quantizer.
+/// The outcome of [`Database::auto_quantize`](crate::Database::auto_quantize).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum AutoQuantized {
     /// There are too few rows.
     NotDue,
-    /// The database has a quantizer already. If rows are searched exactly all the same, somebody chose that.
+    /// The database has a quantizer already. If rows are searched exactly nevertheless, the user has chosen
+    /// that.
     Had,
     /// One was learned; the trial tells whether the database has switched to it.
     Tried(Trial),
 }
 
-/// How codes did that a database learned from its own rows.
+/// The evaluation of codes learned from a database's own rows.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Trial {
@@ -152,18 +153,14 @@ fn recall(
         Ok(())
     })?;
     let model = Model::open(draft.clone(), store.options.threads)?;
-    let progress = |done: u64, total: u64| {
-        watch.report(done, total);
-        !watch.is_stopped()
-    };
     let options = EvalOptions {
         memory_limit: store.options.memory_limit,
-        progress: Some(&progress),
+        watch: watch.clone(),
         ..EvalOptions::default()
     };
-    let evaluator = Evaluator::new(snapshot, &model, &questions, &snapshot.scanner, options)?;
+    let evaluator = Evaluator::new(snapshot, &model, &questions, options)?;
     let shares = evaluator.agreement(NEAREST)?;
-    // Where nothing could be asked for, nothing was found.
+    // Without queries the recall is 0.
     Ok(shares.iter().sum::<f64>() / shares.len().max(1) as f64)
 }
 

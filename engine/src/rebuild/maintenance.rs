@@ -1,4 +1,4 @@
-//! The threads of an open database. One does what nobody called for: commits prepared rebuilds, merges segments, trains a
+//! The threads of an open database. One does background work: commits prepared rebuilds, merges segments, trains a
 //! first quantizer where the options ask for one. The other is the [`sealer`](crate::write::sealer).
 
 use super::first::{AutoQuantized, quantize_if_due};

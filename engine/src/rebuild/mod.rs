@@ -8,6 +8,7 @@
 mod commit;
 mod encode;
 mod first;
+pub(crate) mod learn;
 pub(crate) mod maintenance;
 mod prepare;
 mod ready;
@@ -32,8 +33,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How a rebuild is done.
+/// Options of a rebuild.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RebuildOptions {
     /// The model to switch to; the newest one if none is given. An older one rolls back, and
     /// [`ModelId::exact`] ends all approximation.
@@ -62,27 +64,36 @@ impl Default for RebuildOptions {
 }
 
 impl RebuildOptions {
-    /// An error, once somebody wants to stop.
+    setters!(
+        threads: usize,
+        memory_limit: usize,
+        wait: Duration,
+        watch: Watch,
+        ; into
+        model: Option<ModelId>,
+    );
+
+    /// Returns an error if the rebuild should stop.
     fn check_stop(&self) -> Result<()> {
         if self.watch.is_stopped() {
-            return Err(Error::invalid(
-                "stopped; what was prepared is kept, and the next rebuild goes on from it",
+            return Err(Error::Cancelled(
+                "what was prepared is kept, and the next rebuild goes on from it",
             ));
         }
         Ok(())
     }
 }
 
-/// What a rebuild did.
+/// The result of a rebuild.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rebuilt {
     /// The model that is active now.
     pub model: ModelId,
-    /// Rows that were quantized anew.
+    /// Rows that were quantized again.
     pub rows: u64,
-    /// Rows whose codes under this model were there already.
+    /// Rows whose codes under this model already existed.
     pub reused: u64,
-    /// Texts that were encoded anew, because the encoder changed.
+    /// Texts that were encoded again because the encoder changed.
     pub encoded: u64,
 }
 
@@ -112,7 +123,7 @@ pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions) -> Result<Rebuil
             commit_if_ready(&store)?;
             store.close()?;
             match Ready::declined(&layout)? {
-                Some(why) => Err(Error::Model(why)),
+                Some(why) => Err(Error::model(why)),
                 None => Ok(rebuilt),
             }
         }
@@ -139,11 +150,11 @@ fn wait_for_commit(
             return Ok(());
         }
         if let Some(why) = Ready::declined(layout)? {
-            return Err(Error::Model(why));
+            return Err(Error::model(why));
         }
         match Ready::read(layout)? {
             Some(now) if now != *ready => {
-                return Err(Error::Model(format!("superseded by model {}", now.model)));
+                return Err(Error::model(format!("superseded by model {}", now.model)));
             }
             _ => {}
         }
@@ -152,7 +163,8 @@ fn wait_for_commit(
             return Err(stopped);
         }
         if Instant::now() >= deadline {
-            // It stays ready: whoever has the lock, or opens the database next, commits it.
+            // It stays ready: the holder of the lock, or the next process to open the database,
+            // commits it.
             return Err(Error::Locked {
                 path: lock.into(),
                 holder: format!(
@@ -173,11 +185,11 @@ pub(crate) fn rebuild_store(store: &Store, options: &RebuildOptions) -> Result<R
     if let Some(ready) = ready {
         commit_if_ready(store)?;
         if let Some(why) = Ready::declined(&store.layout)? {
-            return Err(Error::Model(why));
+            return Err(Error::model(why));
         }
         // The maintenance thread may have been faster.
         if store.current().model.model_id() != ready.model {
-            return Err(Error::Model("superseded by another rebuild".into()));
+            return Err(Error::model("superseded by another rebuild"));
         }
     }
     Ok(rebuilt)

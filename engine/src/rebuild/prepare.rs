@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::model::Model;
 use crate::model::registry;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::version::VersionRecord;
 use crate::version::follow::Follower;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Stages every segment's files under the wanted model and asks for the commit. Nothing to ask for if it is active.
+/// Stages every segment's files under the wanted model and asks for the commit. Does nothing if the model is active.
 ///
 /// `seal` makes a segment of the rows that have none yet, if this process may: here their work is counted, told and can
 /// be stopped, which the commit's can't.
@@ -27,12 +27,9 @@ pub(super) fn prepare(
     seal: impl FnOnce() -> Result<()>,
 ) -> Result<(Option<Ready>, Rebuilt)> {
     let reader = Follower::open(
-        Arc::clone(files),
+        files.clone(),
         layout.dir(),
-        Options {
-            threads: 1,
-            ..Options::default()
-        },
+        ReadOptions::default().threads(1),
     )?;
     let id = match options.model {
         Some(id) => id,
@@ -47,10 +44,13 @@ pub(super) fn prepare(
     if reader.snapshot().model.model_id() == id {
         return Ok((None, rebuilt));
     }
-    let target = open_target(&**files, layout, id, &reader, options)?;
-    seal()?;
+    let target = open_target(files, layout, id, &reader, options)?;
+    let has_all = target.shares_files_with(reader.snapshot().model());
+    if !has_all {
+        seal()?;
+    }
     reader.refresh()?;
-    // Whoever opens a database commits what an earlier rebuild left ready.
+    // Opening a database commits what an earlier rebuild left ready.
     let base = reader.snapshot().model.id();
     if reader.snapshot().model.model_id() == id {
         return Ok((None, rebuilt));
@@ -69,8 +69,8 @@ pub(super) fn prepare(
     loop {
         let snapshot = reader.snapshot();
         if snapshot.model.id() != base {
-            return Err(Error::Model(
-                "another rebuild was committed meanwhile; run it again".into(),
+            return Err(Error::model(
+                "another rebuild was committed meanwhile; run it again",
             ));
         }
         let total: u64 = snapshot
@@ -83,6 +83,12 @@ pub(super) fn prepare(
             .map(|view| view.sealed.rows.row_count() as u64)
             .sum();
         let mut news = false;
+        if has_all {
+            // What differs is how candidates are scored: every file is there.
+            rebuilt.reused = total;
+            options.watch.report(total, total);
+            break;
+        }
         for view in snapshot.segments.iter() {
             if !finished.insert(view.sealed.id) {
                 continue;
@@ -122,15 +128,13 @@ pub(super) fn prepare(
 
 /// The model registered last.
 fn newest(layout: &Layout, record: &VersionRecord) -> Result<ModelId> {
-    registry::newest(layout, record.model_id(), record.encoder)?.ok_or_else(|| {
-        Error::invalid(
-            "this database has no model to rebuild with but `exact`; `mopqdb train` makes one",
-        )
+    registry::newest(layout, record.model_id(), record.encoder)?.ok_or_else(|| Error::NoModel {
+        wanted: "to rebuild with but `exact`".into(),
     })
 }
 
 fn open_target(
-    files: &dyn Files,
+    files: &Arc<dyn Files>,
     layout: &Layout,
     id: ModelId,
     reader: &Follower,
@@ -143,7 +147,7 @@ fn open_target(
         && target.kind() == record.rows
         && (target.kind() == crate::row::RowsKind::Text || target.dim() == record.dim as usize);
     if !fits {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "model {} is of another metric, width or kind than this database",
             id.short()
         )));

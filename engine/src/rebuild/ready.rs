@@ -1,4 +1,4 @@
-//! `READY` and `DECLINED`: how the process that prepared and the one that commits talk.
+//! The files `READY` and `DECLINED`, by which the preparing and the committing process communicate.
 
 use crate::disk::files::{self, Files};
 use crate::disk::layout::Layout;
@@ -26,13 +26,13 @@ fn declined_path(layout: &Layout) -> PathBuf {
     layout.staging().join("DECLINED")
 }
 
-/// Whether a rebuild waits to be committed.
+/// Returns `true` if a rebuild waits to be committed.
 pub(crate) fn is_ready(layout: &Layout) -> bool {
     ready_path(layout).exists()
 }
 
 impl Ready {
-    /// Where a model's files are staged.
+    /// Returns where a model's files are staged.
     pub(crate) fn staging(layout: &Layout, model: ModelId) -> PathBuf {
         layout.staging().join(model.to_string())
     }
@@ -45,7 +45,7 @@ impl Ready {
         files::publish(files, &path, &bytes).map_err(Error::io("writing", &path))
     }
 
-    /// The request that stands, if one does. One that can't be read is no request.
+    /// The request that stands, if one does. An unreadable request is ignored.
     pub(crate) fn read(layout: &Layout) -> Result<Option<Self>> {
         let path = ready_path(layout);
         match std::fs::read(&path) {
@@ -67,7 +67,7 @@ impl Ready {
         Self::withdraw(files, layout)
     }
 
-    /// The reason for which the last request was declined.
+    /// Returns the reason for which the last request was declined.
     pub(crate) fn declined(layout: &Layout) -> Result<Option<String>> {
         let path = declined_path(layout);
         match std::fs::read_to_string(&path) {

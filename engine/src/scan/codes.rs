@@ -8,14 +8,15 @@ use super::topk::{Found, SharedThreshold, merge};
 use crate::error::Result;
 use crate::quantizer::{LookupTable, ROWS_PER_BLOCK};
 
-/// Bytes of codes that a thread takes at a time, and those that every query of several meets before the next are read. One
-/// query alone reads all of a chunk before it looks at what is left of it: each look keeps memory waiting.
+/// The number of bytes of codes that a thread takes at a time. With several queries, each one scans the chunk before
+/// the next is read. A single query reads the whole chunk before it examines survivors, because examining them stalls
+/// memory reads.
 const CHUNK_BYTES: usize = 512 << 10;
 const TILE_BYTES: usize = 128 << 10;
 /// Blocks of a thread's first tile. Tiles grow with what has been seen, as thresholds come to rise more slowly.
 const FIRST_TILE: usize = 32;
 
-/// What a thread has of each query.
+/// The state of a query on one thread.
 struct State<'a> {
     searches: Vec<Search<'a>>,
     /// Blocks that it has seen.
@@ -47,7 +48,7 @@ pub(super) fn scan(
     })
 }
 
-/// Some tables over all codes, which so many threads share.
+/// Scans all codes for several tables, with this many threads.
 fn best(
     scanner: &Scanner,
     sources: &[&dyn BlockSource],
@@ -60,7 +61,7 @@ fn best(
     if seeds.certain {
         return Ok(found);
     }
-    // What the sample made likely may not hold: those queries begin again with nothing.
+    // The threshold from the sample may be wrong; these queries start again without one.
     let again: Vec<usize> = (0..tables.len())
         .filter(|&q| found[q].len() < k && seeds.starts[q].1 > f32::NEG_INFINITY)
         .collect();

@@ -16,7 +16,9 @@ mod vectors;
 
 pub(crate) use rows::Gathered;
 pub use scanner::Scanner;
-pub use source::{BlockSource, InMemory, VectorSource};
+#[cfg(feature = "testing")]
+pub use source::InMemory;
+pub use source::{BlockSource, VectorSource};
 pub use topk::Found;
 
 #[cfg(test)]

@@ -22,19 +22,20 @@ const PLAN_BLOCKS: usize = 16;
 /// Blocks on which it is tried how much a first look has to read.
 const LOOK_BLOCKS: usize = 64;
 
-/// What looking at a block costs, in lines that are read in order: so many of all, and all of them for the share that is looked at again.
+/// Returns the cost of scanning a block, in lines read in order: `first` lines for every block, and all lines for the
+/// share that needs a second pass.
 fn look_cost(first: usize, all: usize, again: f32) -> f32 {
     first as f32 + again * (all as f32 + SECOND_LOOK)
 }
 
-/// What a second look costs beside its lines.
+/// The cost of a second pass besides its lines.
 const SECOND_LOOK: f32 = 4.0;
 
-/// Where so many blocks are looked at again, a slightly higher threshold changes little.
+/// Above this share of second passes, a slightly higher threshold changes little.
 const HOPELESS: f32 = 0.5;
 
-/// The tables are made anew once the range of deficits could be this much narrower, and so many rows have been scored as
-/// take longer than making them.
+/// The tables are built again when the range of deficits has shrunk to this share, and enough rows have been scored to
+/// pay for it.
 const SHARPER: f64 = 0.97;
 const SCORED: usize = 16;
 
@@ -72,8 +73,8 @@ pub(super) struct Search<'a> {
     look_again_at: f64,
 }
 
-/// What the searches of one thread write to, one after the other. A thread keeps it from scan to scan: allocating it anew
-/// took 2% of a query over a million rows.
+/// What the searches of one thread write to, one after the other. A thread keeps it from scan to scan: allocating it
+/// again took 2% of a query over a million rows.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// What the filter let through of a tile, and the same as numbers of rows.
@@ -86,7 +87,8 @@ thread_local! {
 }
 
 impl Scratch {
-    /// This thread's, which comes back to it by [`put_back`](Self::put_back); an empty one if it is lent already.
+    /// Takes this thread's scratch memory, to be returned by [`put_back`](Self::put_back); an empty one if it is
+    /// in use.
     pub(super) fn of_thread() -> Self {
         SCRATCH.take()
     }
@@ -124,7 +126,7 @@ impl<'a> Search<'a> {
         std::mem::replace(&mut self.top, TopK::new(k)).kth()
     }
 
-    /// Offers the rows of some blocks, at most [`MAX_TILE`], of the source that was entered last. A tile without living
+    /// Offers the rows of some blocks, at most [`MAX_TILE`], of the source that was entered last. A tile without live
     /// rows is not worth a call.
     pub(super) fn tile(
         &mut self,
@@ -156,8 +158,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Makes the tables anew if the threshold has risen enough, or if they ask too much: a source that has its k
-    /// rows wants better ones than the next source does.
+    /// Builds the tables again if the threshold has risen enough, or if they are too strict: a source that
+    /// already has k rows needs better ones than the next source does.
     fn aim(&mut self) {
         let cutoff = self.top.cutoff();
         if cutoff == f32::NEG_INFINITY {
@@ -218,7 +220,7 @@ impl<'a> Search<'a> {
                 .survivors(&self.filter, bytes, &mut scratch.survivors);
             let expected = scratch.survivors.len() as f32 / blocks as f32;
             let cost = lookups + expected * (costs.survivor.0 + subspaces * costs.survivor.1);
-            // At the same cost the sharper one: it has room for data that is harder than the sample.
+            // At the same cost choose the sharper one, in case the data is harder than the sample.
             if cost <= best.0 {
                 best = (cost, Plan::Filter { expected, cheapest }, level);
             }

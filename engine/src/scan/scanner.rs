@@ -13,11 +13,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Less work is not worth waking a thread for and waiting for it, which take some 50 microseconds each on virtual machines.
+/// The minimum share of work for a thread, in CPU cycles: waking a thread and waiting for it take 50 microseconds each
+/// on virtual machines.
 const SHARE: f64 = 200_000.0;
 
-/// So many queries of its own make up for a thread's reading all codes by itself: each part of them is looked at by all of these
-/// while it is in cache.
+/// From this many queries per thread on, each thread scans all codes for its own queries, which share each part of the
+/// codes while it is in cache.
 const OWN_QUERIES: usize = 16;
 
 /// Scans sources on a kernel with a pool of persistent threads. Share one; `scan` may be called from many
@@ -33,15 +34,16 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner whose scans run on up to `threads` threads, the caller's among them; 0 means one for each core.
-    /// An error if `MOPQDB_KERNEL` asks for a kernel that can't be had, if there are more than
+    /// Returns a scanner whose scans run on up to `threads` threads, the caller's among them; 0 means one for
+    /// each core. An error if `MOPQDB_KERNEL` asks for a kernel that can't be had, if there are more than
     /// [`MAX_THREADS`](crate::MAX_THREADS), or if they can't be started.
     pub fn new(threads: usize) -> Result<Self> {
         let pool = Pool::new(threads::count(threads)?)?;
         Ok(Self::of(Kernel::detect()?, pool))
     }
 
-    /// A scanner on this very kernel. It scans on the caller's thread alone if the others can't be started.
+    /// Returns a scanner on this very kernel. It scans on the caller's thread alone if the others can't be
+    /// started.
     pub fn with_kernel(kernel: Kernel, threads: usize) -> Self {
         let pool = threads::count(threads).and_then(Pool::new);
         Self::of(kernel, pool.unwrap_or_else(|_| Pool::alone()))
@@ -56,12 +58,12 @@ impl Scanner {
         }
     }
 
-    /// The kernel it runs.
+    /// Returns the kernel it runs.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// Threads that share a scan, the caller's included.
+    /// Returns the number of threads that share a scan, the caller's included.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
@@ -85,7 +87,7 @@ impl Scanner {
         codes::scan(self, sources, tables, k)
     }
 
-    /// As [`scan`](Self::scan), over whole vectors: `queries` is (n, dim).
+    /// Like [`scan`](Self::scan), over full-precision vectors: `queries` is (n, dim).
     pub fn scan_exact(
         &self,
         sources: &[&dyn VectorSource],
@@ -123,12 +125,13 @@ impl Scanner {
         vectors::scan(self, sources, queries, metric, k)
     }
 
-    /// Threads, at least one, that are worth having for what takes about so many CPU cycles.
+    /// Returns the number of threads, at least one, for work of about this many CPU cycles.
     pub(super) fn threads_for(&self, cycles: f64) -> usize {
         ((cycles / self.share) as usize).clamp(1, self.threads())
     }
 
-    /// What `work` makes of each item, in their order; an item takes about so many CPU cycles.
+    /// Applies `work` to each item and returns the results in order. An item takes about `cycles`
+    /// CPU cycles.
     pub(crate) fn each<I: Sync, T: Send>(
         &self,
         items: &[I],
@@ -139,7 +142,8 @@ impl Scanner {
         self.in_parts(items, threads, |part| part.iter().map(&work).collect())
     }
 
-    /// What `work` makes of all items, in their order, from a run of neighbours for each thread.
+    /// Returns what `work` makes of all items, in their order, from a run of neighbours for each
+    /// thread.
     pub(super) fn in_parts<I: Sync, T: Send>(
         &self,
         items: &[I],

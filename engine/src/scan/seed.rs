@@ -1,4 +1,4 @@
-//! A threshold to begin with, from a sample.
+//! The initial threshold of a scan, from a sample.
 
 use super::one_query::{Scratch, Search};
 use super::scanner::Chunk;
@@ -16,7 +16,7 @@ pub(super) struct Seeds<'a> {
     pub(super) certain: bool,
 }
 
-/// One block in so many is sampled, at most.
+/// At most one block in this many is sampled.
 const SPARSITY: usize = 16;
 
 /// Blocks of a sample that are looked at with one threshold. The first of them, which are all scored, are fewer.
@@ -26,7 +26,7 @@ const FIRST: usize = 4;
 /// Blocks evenly spread over all sources, one after another.
 struct Sample {
     blocks: Vec<u8>,
-    /// A word a block.
+    /// One word per block.
     live: Vec<u64>,
 }
 
@@ -48,8 +48,8 @@ pub(super) fn seeds<'a>(
             certain: true,
         });
     }
-    // Of the k best rows so many fall into the sample, give or take its root. Three roots and three more make a second
-    // scan a rare thing.
+    // Of the k best rows this many fall into the sample, plus or minus the square root. Three roots and three more
+    // make a second scan rare.
     let expected = k as f64 * count as f64 / total as f64;
     let rank = (expected + 3.0 * expected.sqrt() + 3.0).ceil() as usize;
     let block_bytes = tables[0].shape().block_bytes();
@@ -69,7 +69,7 @@ pub(super) fn seeds<'a>(
     Ok(seeds)
 }
 
-/// A start for the k best that takes any row.
+/// Returns a start for the k best that takes any row.
 pub(super) fn from_nothing(kernel: Kernel, table: &LookupTable, k: usize) -> (Search<'_>, f32) {
     (Search::new(kernel, table, k), f32::NEG_INFINITY)
 }

@@ -1,4 +1,4 @@
-//! What can be scanned.
+//! Sources of a scan.
 
 use super::scanner::Chunk;
 use crate::error::{Error, Result};
@@ -10,14 +10,16 @@ pub trait BlockSource: Sync {
     /// Rows; the last block is filled up with code 0, which is never returned.
     fn rows(&self) -> usize;
 
-    /// The bytes of a range of blocks, checked. Called with ascending ranges of some hundred KiB.
+    /// Returns the bytes of a range of blocks, checked. Called with ascending ranges of some
+    /// hundred KiB.
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]>;
 
-    /// A word a block: a set bit is a row that may be returned, deletions and filter combined. `None`: all may.
+    /// One word per block: a set bit is a row that may be returned, deletions and filter combined. `None`: all
+    /// may.
     fn live(&self) -> Option<&[u64]>;
 }
 
-/// The bytes of a chunk of its source, as many as there should be.
+/// Returns the bytes of a chunk of its source, as many as there should be.
 pub(super) fn blocks_of<'a>(
     source: &'a dyn BlockSource,
     chunk: &Chunk,
@@ -35,30 +37,32 @@ pub(super) fn blocks_of<'a>(
     Ok(bytes)
 }
 
-/// Whole vectors, row-major.
+/// Full-precision vectors, row-major.
 pub trait VectorSource: Sync {
     /// Rows.
     fn rows(&self) -> usize;
 
-    /// Values a row.
+    /// The number of values per row.
     fn dim(&self) -> usize;
 
-    /// A word for 64 rows: a set bit is a row that may be returned. `None`: all may.
+    /// Returns a word for 64 rows: a set bit is a row that may be returned. `None`: all may.
     fn live(&self) -> Option<&[u64]>;
 
-    /// The vectors of a range of rows, checked.
+    /// Returns the vectors of a range of rows, checked.
     fn rows_at(&self, rows: Range<usize>) -> Result<StoredRef<'_>>;
 }
 
-/// Whole vectors in memory, all of which may be returned.
+#[cfg(any(test, feature = "testing"))]
+/// Full-precision vectors in memory, all of which may be returned.
 #[derive(Debug, Clone, Copy)]
 pub struct InMemory<'a> {
     /// (rows, dim)
     pub values: &'a [f32],
-    /// Values a row.
+    /// The number of values per row.
     pub dim: usize,
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl VectorSource for InMemory<'_> {
     fn rows(&self) -> usize {
         self.values.len() / self.dim
@@ -87,7 +91,7 @@ pub(super) struct Alive<'a> {
 }
 
 impl<'a> Alive<'a> {
-    /// Of a source with so many rows, of which these are alive; all if there are no words.
+    /// Creates the filter of a source with `rows` rows; without `words` all rows are live.
     pub(super) fn new(words: Option<&'a [u64]>, rows: usize) -> Self {
         Self { words, rows }
     }
@@ -104,12 +108,12 @@ impl<'a> Alive<'a> {
         self.words.map_or(present, |words| words[block] & present)
     }
 
-    /// Whether all rows of these blocks are, and none is padding.
+    /// Returns `true` if all rows of these blocks are live and none is padding.
     pub(super) fn all(&self, blocks: Range<usize>) -> bool {
         self.words.is_none() && blocks.end * 64 <= self.rows
     }
 
-    /// Whether any of these blocks' rows is alive.
+    /// Returns `true` if any row of these blocks is live.
     pub(super) fn any(&self, blocks: Range<usize>) -> bool {
         self.words.is_none() || blocks.into_iter().any(|block| self.of(block) != 0)
     }

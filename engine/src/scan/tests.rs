@@ -48,7 +48,7 @@ fn is_live(live: Option<&[u64]>, row: usize) -> bool {
     live.is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1)
 }
 
-/// The k best, then everything that ties with the k-th, up to k a source, from all scores.
+/// The k best, then everything that ties with the k-th, up to k per source, from all scores.
 fn expected(mut all: Vec<Found>, k: usize) -> Vec<Found> {
     all.sort_by(|a, b| {
         b.score

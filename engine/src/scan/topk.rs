@@ -2,7 +2,7 @@
 //!
 //! Rows are collected and now and then partitioned, which costs less than a heap when many arrive. Ties go to
 //! the lower row within a source; across sources only the caller can tell, so rows that tie with the k-th
-//! best are all kept, up to k a source.
+//! best are all kept, up to k per source.
 
 /// A row found by a scan.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,13 +45,13 @@ impl Ranked {
     }
 }
 
-/// An integer in the reverse order of the floats.
+/// Returns an integer in the reverse order of the floats.
 #[inline]
 pub(super) fn upside_down(score: f32) -> u32 {
     !(ordered(score) as u32 ^ 1 << 31)
 }
 
-/// The score that it stands for.
+/// Returns the score that it stands for.
 pub(super) fn score(upside_down: u32) -> f32 {
     unordered((!upside_down ^ 1 << 31) as i32)
 }
@@ -83,13 +83,13 @@ impl TopK {
         }
     }
 
-    /// The least score that a row of the current source needs.
+    /// Returns the least score that a row of the current source needs.
     #[inline]
     pub(super) fn cutoff(&self) -> f32 {
         self.cutoff
     }
 
-    /// The score that k rows are known to reach.
+    /// Returns the score that k rows are known to reach.
     pub(super) fn threshold(&self) -> f32 {
         self.threshold
     }
@@ -115,7 +115,7 @@ impl TopK {
         }
     }
 
-    /// The k-th best score of all rows so far, if there are as many.
+    /// Returns the k-th best score of all rows so far, if there are as many.
     pub(super) fn kth(mut self) -> Option<f32> {
         keep_best(&mut self.found, self.k)
     }
@@ -160,7 +160,7 @@ fn keep_best(found: &mut Vec<Ranked>, k: usize) -> Option<f32> {
     let kth = found.select_nth_unstable(k - 1).1.merit();
     found.retain(|f| f.merit() <= kth);
     if found.len() > k {
-        // Ties with the k-th: at most k a source, the lowest rows.
+        // Ties with the k-th: at most k per source, the lowest rows.
         found.sort_unstable_by_key(|f| (f.source(), *f));
         let (mut source, mut taken) = (None, 0);
         found.retain(|f| {
@@ -175,7 +175,7 @@ fn keep_best(found: &mut Vec<Ranked>, k: usize) -> Option<f32> {
 }
 
 /// Puts together what several threads found for one query, best first. Holds every row that can be among the
-/// k best, however the caller breaks ties between sources: up to k a source.
+/// k best, however the caller breaks ties between sources: up to k per source.
 pub(super) fn merge(parts: impl IntoIterator<Item = TopK>, k: usize) -> Vec<Found> {
     let mut parts = parts.into_iter().map(|top| top.found);
     let mut found = parts.next().unwrap_or_default();

@@ -4,23 +4,23 @@ use super::file::SegmentFile;
 use super::names::{FileName, ShortId};
 use super::output::Output;
 use super::{RowsFile, RowsHash};
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Part, Put, Section, Take, Written};
 use crate::quantizer::{Bits, CodeShape};
-use crate::{Error, Result, SegmentId};
+use crate::{CodesId, Error, Result, SegmentId};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a codes file is about.
+/// The metadata of a codes file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodesMeta {
     /// The segment.
     pub segment: SegmentId,
     /// The rows file whose rows were quantized.
     pub rows_hash: RowsHash,
-    /// The model, its whole id.
-    pub model: [u8; 32],
+    /// What they depend on.
+    pub codes: CodesId,
     /// Rows, as many as the rows file has.
     pub rows: u32,
     /// Subspaces and codewords.
@@ -28,13 +28,14 @@ pub struct CodesMeta {
 }
 
 impl CodesMeta {
-    /// Blocks of 64 rows; the last may have fewer, and is then filled with code 0.
+    /// Returns the number of blocks of 64 rows; the last may have fewer, and is then filled with
+    /// code 0.
     pub fn blocks(&self) -> usize {
         self.shape.blocks(self.rows as usize)
     }
 
     fn name(&self) -> FileName {
-        FileName::Codes(self.segment, ShortId::of(&self.model))
+        FileName::Codes(self.segment, ShortId::of(&self.codes.0))
     }
 }
 
@@ -49,7 +50,7 @@ impl Encode for CodesMeta {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.segment.0);
         out.put_u64(self.rows_hash.0);
-        out.extend_from_slice(&self.model);
+        out.extend_from_slice(&self.codes.0);
         out.put_u32(self.rows);
         out.put_u32(self.shape.subspaces() as u32);
         out.put_u32(self.shape.codewords() as u32);
@@ -61,7 +62,7 @@ impl Decode for CodesMeta {
     fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
         let segment = SegmentId(fields.u64()?);
         let rows_hash = RowsHash(fields.u64()?);
-        let model = fields.array()?;
+        let codes = CodesId(fields.array()?);
         let rows = fields.u32()?;
         let (subspaces, codewords, found) = (fields.u32()?, fields.u32()?, fields.u32()?);
         let shape = CodeShape::new(subspaces as usize, codewords as usize);
@@ -73,7 +74,7 @@ impl Decode for CodesMeta {
         Ok(Self {
             segment,
             rows_hash,
-            model,
+            codes,
             rows,
             shape,
         })
@@ -124,7 +125,7 @@ pub struct CodesFile {
 
 impl CodesFile {
     /// Opens a file, checking its frame and lengths.
-    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Codes)?;
         let meta: CodesMeta = file.decode(Section::Meta)?;
         file.expect_name(meta.name())?;
@@ -135,33 +136,36 @@ impl CodesFile {
         Ok(Self { file, meta, codes })
     }
 
-    /// What the file is about.
+    /// Returns what the file is about.
     pub fn meta(&self) -> &CodesMeta {
         &self.meta
     }
 
-    /// That the file was made from these rows; `Corrupt` otherwise.
+    /// Returns `Corrupt` unless the file was made from these rows.
     pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
         let meta = &self.meta;
         (self.file).expect_rows((meta.segment, meta.rows_hash, meta.rows), rows)
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Its bytes on disk.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the length of the file.
     pub fn file_len(&self) -> u64 {
         self.file.container().file_len()
     }
 
-    /// Rows.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.meta.rows as usize
     }
 
-    /// A range of blocks, packed, 64-byte aligned. Panics if the range is not within the blocks.
+    /// Returns a range of blocks, packed, 64-byte aligned. Panics if the range is not within the
+    /// blocks.
     #[inline]
     pub fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
         let count = self.meta.blocks();
@@ -170,7 +174,7 @@ impl CodesFile {
         (self.file).checked(&self.codes, blocks.start * bytes..blocks.end * bytes)
     }
 
-    /// Reads everything and tells what is damaged.
+    /// Reads everything and returns what is damaged.
     pub fn verify(&self) -> Vec<Error> {
         self.file.damaged_chunks()
     }

@@ -1,4 +1,4 @@
-//! A file of a segment with its flipped bits undone.
+//! Correcting flipped bits in the files of a segment.
 
 use super::rows;
 use crate::disk::files::{Files, plain, temporary};

@@ -3,15 +3,18 @@
 use super::file::SegmentFile;
 use super::names::FileName;
 use super::output::Output;
-use crate::disk::files::Files;
+#[cfg(any(test, feature = "testing"))]
+use crate::Error;
+use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Put, Section, Take, Written};
-use crate::{Error, Generation, Result, RowId, SegmentId};
+use crate::{Generation, Result, RowId, SegmentId};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The dead rows of one segment as of one version: a bit a row, set if it is dead.
+/// The dead rows of one segment in one version: one bit per row, set if it is dead.
 ///
-/// Kept in memory (a bit a row) while its segment is open, written as one small file by each version that changes it.
+/// Kept in memory (one bit per row) while its segment is open, written as one small file by each version that changes
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deletions {
     segment: SegmentId,
@@ -23,7 +26,7 @@ pub struct Deletions {
 }
 
 impl Deletions {
-    /// No dead rows.
+    /// Returns an empty set of dead rows.
     pub fn none(segment: SegmentId, version: Generation, rows: u32) -> Self {
         Self {
             segment,
@@ -34,32 +37,32 @@ impl Deletions {
         }
     }
 
-    /// The segment.
+    /// Returns the segment.
     pub fn segment(&self) -> SegmentId {
         self.segment
     }
 
-    /// The version that first knew all of these.
+    /// Returns the version that first knew all of these.
     pub fn version(&self) -> Generation {
         self.version
     }
 
-    /// Rows of the segment, dead ones included.
+    /// Returns the number of rows of the segment, dead ones included.
     pub fn row_count(&self) -> u32 {
         self.rows
     }
 
-    /// How many are dead.
+    /// Returns the number of dead rows.
     pub fn dead(&self) -> u32 {
         self.dead
     }
 
-    /// One word for each 64 rows; a set bit is a dead row.
+    /// Returns one word for each 64 rows; a set bit is a dead row.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Whether a row is dead.
+    /// Returns `true` if a row is dead.
     pub fn contains(&self, row: RowId) -> bool {
         assert!(row.0 < self.rows, "row {row} of {}", self.rows);
         self.words[row.0 as usize / 64] >> (row.0 % 64) & 1 == 1
@@ -73,7 +76,7 @@ impl Deletions {
         was_alive
     }
 
-    /// The dead rows, in order.
+    /// Returns the dead rows, in order.
     pub fn iter(&self) -> impl Iterator<Item = RowId> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             let next = |left: &u64| Some(left & left.wrapping_sub(1)).filter(|&left| left != 0);
@@ -82,7 +85,7 @@ impl Deletions {
         })
     }
 
-    /// Where the file is, by its name.
+    /// Returns where the file is, by its name.
     pub fn name(&self) -> FileName {
         FileName::Deletions(self.segment, self.version)
     }
@@ -102,15 +105,16 @@ impl Deletions {
         output.finish()
     }
 
-    /// The segment and the version that a file is of, by its content; `None` if it is damaged.
-    pub fn identify(files: &dyn Files, path: &Path) -> Option<(SegmentId, Generation)> {
+    /// Returns the segment and the version that a file is of, by its content; `None` if it is
+    /// damaged.
+    pub fn identify(files: &dyn Storage, path: &Path) -> Option<(SegmentId, Generation)> {
         let file = SegmentFile::open(files, path, Kind::Deletions).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
         Some((meta.segment, meta.version))
     }
 
     /// Reads a file and checks all of it.
-    pub fn read(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn read(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Deletions)?;
         let meta: Meta = file.decode(Section::Meta)?;
         let words = u64::from(meta.rows.div_ceil(64));
@@ -140,8 +144,9 @@ impl Deletions {
         Ok(deletions)
     }
 
+    #[cfg(any(test, feature = "testing"))]
     /// Reads a file again from disk and tells what is damaged.
-    pub fn verify(files: &dyn Files, path: &Path) -> Vec<Error> {
+    pub fn verify(files: &dyn Storage, path: &Path) -> Vec<Error> {
         Self::read(files, path).err().into_iter().collect()
     }
 }

@@ -1,8 +1,8 @@
-//! A container of which the path is known: format's errors get their file here.
+//! A container with its path, which is added to errors of the format.
 
 use super::names::FileName;
 use super::{RowsFile, RowsHash};
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::disk::mmap::Mapping;
 use crate::format::{Check, Container, Decode, FormatError, Kind, Part, Section, Take};
 use crate::{Error, Result, SegmentId};
@@ -16,7 +16,7 @@ pub(super) struct SegmentFile {
 }
 
 impl SegmentFile {
-    pub(super) fn open(files: &dyn Files, path: &Path, kind: Kind) -> Result<Self> {
+    pub(super) fn open(files: &dyn Storage, path: &Path, kind: Kind) -> Result<Self> {
         let bytes = files.map(path).map_err(Error::io("opening", path))?;
         let container = Container::open(bytes, kind).map_err(|e| e.at(path))?;
         Ok(Self {
@@ -43,14 +43,14 @@ impl SegmentFile {
         (self.container.part(section, check)).map_err(|e| self.wrong(e))
     }
 
-    /// A section checked where it is touched, of this many bytes.
+    /// Returns a section checked where it is touched, of this many bytes.
     pub(super) fn sized(&self, section: Section, len: Option<u64>) -> Result<Part> {
         let part = (self.container.touched(section)).map_err(|e| self.wrong(e))?;
         part.expect_len(len).map_err(|e| self.wrong(e))?;
         Ok(part)
     }
 
-    /// All of a section checked by chunks, as fields.
+    /// Returns all of a section checked by chunks, as fields.
     pub(super) fn decode<T: Decode>(&self, section: Section) -> Result<T> {
         let part = self.part(section, Check::Chunks)?;
         let decode = || {
@@ -81,7 +81,7 @@ impl SegmentFile {
 
     /// Returns `true` if some of the rows of `width` bytes of a section are probably not in memory, by looking at a few.
     pub(super) fn lacks(&self, part: &Part, width: usize, rows: &[u32]) -> bool {
-        // A look is a call to the system, of 0.7 us.
+        // Each check is a system call of 0.7 us.
         const ONE_IN: usize = 100;
         let first = part.offset() as usize;
         let some = rows.iter().step_by(ONE_IN);
@@ -119,8 +119,7 @@ impl SegmentFile {
         (self.container.block(part, range, sum)).map_err(|e| self.wrong(e))
     }
 
-    /// A file under the name of another is as wrong as a damaged one: its bytes are not those that the name stands
-    /// for. A name that is none of ours promises nothing.
+    /// Returns an error if the file's name stands for other contents. Names that are not mopqdb's are not checked.
     pub(super) fn expect_name(&self, holds: FileName) -> Result<()> {
         match FileName::of(&self.path) {
             Some(name) if name != holds => {
@@ -147,7 +146,7 @@ impl SegmentFile {
         Err(Error::corrupt(&self.path, Section::Meta.name(), 0, what))
     }
 
-    /// Every damaged chunk.
+    /// Returns every damaged chunk.
     pub(super) fn damaged_chunks(&self) -> Vec<Error> {
         let mut damage = Vec::new();
         (self.container).check_all(&mut |error| damage.push(self.wrong(error)));

@@ -1,19 +1,19 @@
 //! From the hash of a key to rows: entries of (hash, row) in order, and where each bucket of them begins.
 //!
-//! A bucket has some eight entries, a cache line: a look-up reads two numbers of the starts and one bucket. Segments keep
-//! the two arrays in sections, runs of the tail in memory.
+//! A bucket has about eight entries, a cache line: a lookup reads two start positions and one bucket. Segments keep the
+//! two arrays in sections, runs of the tail in memory.
 
 use crate::ids::RowId;
 use xxhash_rust::xxh3::xxh3_64;
 
 const ENTRIES_PER_BUCKET: u32 = 8;
 
-/// The hash of a key, for look-ups in several segments and runs.
+/// The hash of a key, for lookups in several segments and runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(u32);
 
 impl KeyHash {
-    /// The upper half of its xxh3.
+    /// Returns the upper half of its xxh3.
     #[inline]
     pub fn of(key: &str) -> Self {
         Self((xxh3_64(key.as_bytes()) >> 32) as u32)
@@ -31,14 +31,14 @@ impl KeyHash {
         u64::from(self.0) << 32 | u64::from(row)
     }
 
-    /// The hash and the row of an entry.
+    /// Returns the hash and the row of an entry.
     #[inline]
     pub(crate) fn parts(entry: u64) -> (Self, RowId) {
         (Self((entry >> 32) as u32), RowId(entry as u32))
     }
 }
 
-/// How many buckets this many rows have.
+/// Returns how many buckets this many rows have.
 pub(crate) fn buckets(rows: u32) -> u32 {
     rows.div_ceil(ENTRIES_PER_BUCKET).max(1)
 }
@@ -85,7 +85,8 @@ impl KeyIndex {
         Self { entries, starts }
     }
 
-    /// The rows whose keys have this hash, last first: of those with the same key the last one counts.
+    /// Returns the rows whose keys have this hash, last first: of those with the same key the last one
+    /// counts.
     pub(crate) fn rows_of(&self, hash: KeyHash) -> impl Iterator<Item = RowId> {
         let bucket = hash.bucket(buckets(self.entries.len() as u32));
         let range = match self.starts.get(bucket..bucket + 2) {
@@ -104,7 +105,7 @@ impl KeyIndex {
         &self.entries
     }
 
-    /// Where each bucket begins, and where the last one ends.
+    /// Returns where each bucket begins, and where the last one ends.
     pub(crate) fn starts(&self) -> &[u32] {
         &self.starts
     }

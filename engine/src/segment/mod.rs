@@ -1,11 +1,12 @@
-//! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`] and [`Deletions`], their writers
-//! beside them.
+//! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`] and [`Deletions`], with their
+//! writers.
 //!
 //! A writer streams into a temporary file; `finish` consumes it, syncs the file and gives it its name. The name is
 //! durable once the caller has synced the directory, which it does once for all files of a commit. A reader checks
 //! frame and lengths when it opens a file, and every other byte before it is served; see [`crate::format`].
 
 mod codes;
+mod component;
 mod correct;
 mod deletions;
 mod file;
@@ -18,21 +19,22 @@ mod vecs;
 mod vectors;
 
 pub use codes::{CodesFile, CodesMeta, CodesWriter};
+pub(crate) use component::{Component, MadeFrom};
 pub use correct::correct;
 pub use deletions::Deletions;
 pub use key_index::KeyHash;
 pub use names::{FileName, ShortId};
 pub use record::SegmentRecord;
-pub use rows::{
-    RowRef, RowsCursor, RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, VectorKind,
-};
+#[cfg(feature = "testing")]
+pub use rows::{RowRef, RowsCursor};
+pub use rows::{RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, VectorKind};
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Stands for every byte of a rows file. Files made from it (vecs, codes) carry it, so that they are never read with
-/// another.
+/// A hash of every byte of a rows file. Files made from it (vecs, codes) store it, so that they are never used with
+/// another rows file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RowsHash(pub u64);

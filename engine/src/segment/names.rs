@@ -1,4 +1,4 @@
-//! The names of files, made and read in one place.
+//! The names of segment files.
 
 use crate::{Generation, SegmentId};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct ShortId([u8; 6]);
 
 impl ShortId {
-    /// The beginning of an id.
+    /// Returns the beginning of an id.
     pub fn of(id: &[u8; 32]) -> Self {
         Self(std::array::from_fn(|i| id[i]))
     }
@@ -52,7 +52,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// The segment whose file it is.
+    /// Returns the segment whose file it is.
     pub fn segment(self) -> SegmentId {
         match self {
             Self::Rows(segment)
@@ -62,12 +62,12 @@ impl FileName {
         }
     }
 
-    /// The path in a directory.
+    /// Returns the path in a directory.
     pub fn within(self, dir: &Path) -> PathBuf {
         dir.join(self.to_string())
     }
 
-    /// The name of a path, if it is one of ours.
+    /// Returns the name of a path, if it is one of ours.
     pub fn of(path: &Path) -> Option<Self> {
         path.file_name()?.to_str()?.parse().ok()
     }
@@ -88,7 +88,7 @@ impl fmt::Display for FileName {
 impl FromStr for FileName {
     type Err = ();
 
-    /// Only what `Display` writes: no other spelling of a number is a name of ours.
+    /// Accepts only what `Display` writes.
     fn from_str(name: &str) -> Result<Self, ()> {
         let number = |digits: &str| digits.parse::<u64>().map_err(|_| ());
         let mut parts = name.split('.');

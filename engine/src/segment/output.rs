@@ -1,4 +1,4 @@
-//! A file in the making: written under a temporary name, synced, then given its name.
+//! Writing a file under a temporary name, which is synced and then renamed.
 
 use crate::disk::files::{Files, NewFile, temporary};
 use crate::format::{Check, ContainerWriter, Kind, Section, Written};
@@ -29,7 +29,7 @@ impl Output {
         })
     }
 
-    /// Where the file will be.
+    /// Returns where the file will be.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -47,7 +47,7 @@ impl Output {
         self.writing(|writer| writer.section(section, check, bytes))
     }
 
-    /// Bytes of the section begun last.
+    /// Returns the number of bytes of the section begun last.
     pub(super) fn section_len(&self) -> u64 {
         self.writer.as_ref().map_or(0, ContainerWriter::section_len)
     }
@@ -92,7 +92,7 @@ impl Drop for Output {
     }
 }
 
-/// Bytes needed later, in order: in memory while they are few, else in a temporary file.
+/// A byte buffer that moves to a temporary file when it is large.
 pub(super) struct Spill {
     files: Arc<dyn Files>,
     path: PathBuf,
@@ -118,7 +118,7 @@ impl Spill {
         }
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -168,7 +168,7 @@ impl Drop for Spill {
     }
 }
 
-/// Makes a temporary file, in place of one that a killed process has left.
+/// Creates a temporary file, replacing one that a killed process left.
 fn create_anew(files: &dyn Files, tmp: &Path) -> io::Result<Box<dyn NewFile>> {
     match files.remove(tmp) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

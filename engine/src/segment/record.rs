@@ -1,5 +1,6 @@
-//! A segment by name: what a version says of it.
+//! The entry of a segment in a version record.
 
+use super::FileName;
 use crate::ids::{Generation, SegmentId};
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SegmentRecord {
-    /// Which.
+    /// The segment.
     pub id: SegmentId,
     /// Rows in it, dead ones included.
     pub rows: u32,
@@ -17,4 +18,15 @@ pub struct SegmentRecord {
     pub dead: u32,
     /// The generation in whose deletion file the dead rows are; none if all are alive.
     pub deletions: Option<Generation>,
+}
+
+impl SegmentRecord {
+    /// Returns the files that the record names. Those that are made from them, for a model, are not among them.
+    pub(crate) fn files(&self) -> Vec<FileName> {
+        let deletions = self
+            .deletions
+            .map(|version| FileName::Deletions(self.id, version));
+        let rows = FileName::Rows(self.id);
+        [Some(rows), deletions].into_iter().flatten().collect()
+    }
 }

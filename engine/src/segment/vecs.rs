@@ -5,7 +5,7 @@ use super::names::{FileName, ShortId};
 use super::output::Output;
 use super::vectors::{self, Vectors, VectorsWriter};
 use super::{RowsFile, RowsHash};
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::format::{Check, Decode, Encode, FormatError, Kind, Put, Section, Take, Written};
 use crate::stored::{Precision, StoredRef};
 use crate::{Error, Result, SegmentId};
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a vecs file is about.
+/// The metadata of a vecs file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VecsMeta {
     /// The segment.
@@ -24,7 +24,7 @@ pub struct VecsMeta {
     pub encoder: [u8; 32],
     /// Rows, as many as the rows file has.
     pub rows: u32,
-    /// Values per vector.
+    /// Returns the number of values per vector.
     pub dim: u32,
     /// How they are rounded.
     pub precision: Precision,
@@ -112,7 +112,7 @@ pub struct VecsFile {
 
 impl VecsFile {
     /// Opens a file, checking its frame and lengths.
-    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Vecs)?;
         let meta: VecsMeta = file.decode(Section::Meta)?;
         file.expect_name(meta.name())?;
@@ -124,38 +124,43 @@ impl VecsFile {
         })
     }
 
-    /// What the file is about.
+    /// Returns what the file is about.
     pub fn meta(&self) -> &VecsMeta {
         &self.meta
     }
 
-    /// That the file was made from these rows; `Corrupt` otherwise.
+    /// Returns `Corrupt` unless the file was made from these rows.
     pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
         let meta = &self.meta;
         (self.file).expect_rows((meta.segment, meta.rows_hash, meta.rows), rows)
     }
 
-    /// Where it is.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Its bytes on disk.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns its bytes on disk.
     pub fn file_len(&self) -> u64 {
         self.file.container().file_len()
     }
 
-    /// Rows.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.meta.rows as usize
     }
 
-    /// Values per vector.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the number of values per vector.
     pub fn dim(&self) -> usize {
         self.meta.dim as usize
     }
 
-    /// Vectors of a range of rows: (rows, dim). Panics if the range is not within the rows.
+    /// Returns the vectors of a range of rows: (rows, dim). Panics if the range is not within the
+    /// rows.
     #[inline]
     pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         self.vectors.read(&self.file, rows)
@@ -166,7 +171,7 @@ impl VecsFile {
         self.vectors.prefetch(&self.file, rows);
     }
 
-    /// Gives back the memory of what was read, for those who read all of it once.
+    /// Releases the memory of what was read, for sequential readers.
     pub fn release(&self) {
         self.file.container().file().release();
     }

@@ -7,7 +7,7 @@ use crate::format::{Check, FormatError, Part, Section, Take};
 use crate::stored::{Precision, StoredRef};
 use std::ops::Range;
 
-/// The number that stands for a precision in META; 1 stands for texts.
+/// Returns the number that stands for a precision in META; 1 stands for texts.
 pub(super) fn number(precision: Precision) -> u32 {
     match precision {
         Precision::F32 => 2,
@@ -16,7 +16,7 @@ pub(super) fn number(precision: Precision) -> u32 {
     }
 }
 
-/// The precision that a number in META stands for.
+/// Returns the precision that a number in META stands for.
 pub(super) fn precision(number: u32, fields: &Take<'_>) -> Result<Precision, FormatError> {
     let known = Precision::ALL.into_iter();
     known
@@ -99,7 +99,7 @@ enum Values {
 }
 
 impl Vectors {
-    /// Finds the sections, which must have the lengths of so many vectors.
+    /// Finds the sections, which must have the lengths of `rows` vectors.
     pub(super) fn open(
         file: &SegmentFile,
         rows: u32,

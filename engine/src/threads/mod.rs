@@ -45,10 +45,10 @@ pub(crate) fn start_in<'scope, T: Send + 'scope>(
     started.map_err(|e| not_started(name, &e))
 }
 
-/// Works at all shares at once: at the last on this thread, at each of the others on one of its own. Returns the answers
-/// in the order of the shares.
+/// Processes all shares in parallel: the last one on this thread, each of the others on its own thread. Returns the
+/// answers in the order of the shares.
 ///
-/// For work that comes seldom: what a query shares out goes to the scanner's threads, which are there already.
+/// For rare work; queries use the scanner's persistent threads.
 ///
 /// # Errors
 /// That of the first share, in their order, that has one; [`Error::Invalid`] if a thread can't be started.

@@ -1,17 +1,19 @@
-//! How a store's locks are taken: at once in a released build, by turns in a test that runs threads in every order.
+//! Taking the locks of a store: directly, or under a scheduler in tests that try every order of threads.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 static GIVE_WAY: OnceLock<fn()> = OnceLock::new();
 
 /// Makes each lock of a store a place where another thread may come first: `give_way` is called before each try. For a
-/// scheduler that runs all threads on one, where nobody may wait for another in the operating system. Stays for the
+/// scheduler that runs all threads on one, in which no thread may block in the operating system. Stays for the
 /// process; does nothing in builds without assertions.
+#[cfg(any(test, feature = "testing"))]
 pub fn take_turns(give_way: fn()) {
     let _ = GIVE_WAY.set(give_way);
 }
 
-/// A lock whose holder panicked still guards whole values: each is replaced in one step.
+/// Locks a mutex and ignores poison: every value is replaced in one step, so it is complete even
+/// after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     if cfg!(debug_assertions)
         && let Some(give_way) = GIVE_WAY.get()

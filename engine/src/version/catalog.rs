@@ -1,4 +1,4 @@
-//! The first witness: the newest [`VersionRecord`] in sled. The only file that names sled.
+//! The first copy of the newest [`VersionRecord`], in sled. Only this file uses sled.
 //!
 //! sled 0.34.7 was seen to open silently at an older state, or empty, after one flipped bit, and to panic on others.
 //! So it holds one small record that the manifests hold too, is never trusted alone where they disagree
@@ -15,27 +15,28 @@ use std::time::Duration;
 const RECORD: &[u8] = b"version";
 
 /// sled's directory of a database, open.
-pub struct Catalog {
+pub(crate) struct Catalog {
     path: PathBuf,
     /// None if reopening failed.
     db: Option<sled::Db>,
 }
 
-/// What the catalog says.
+/// The contents of the catalog.
 #[derive(Debug)]
-pub enum Testimony {
-    /// A whole record.
+pub(crate) enum Testimony {
+    /// A valid record.
     Record(Box<VersionRecord>),
-    /// Nothing that can be used, and why.
+    /// No usable record, with the reason.
     Nothing(String),
 }
 
 impl Catalog {
-    /// Opens sled in this directory, making it where missing. An error here is for the caller to mend: it moves the
-    /// directory away and opens an empty one.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        // We hold the database's lock, so nobody uses this catalog. But a handle that was just dropped may be open in a
-        // child that another thread is starting, until it execs, and sled's own lock with it: no reason to put it aside.
+    /// Opens sled in this directory, making it where missing. On an error the caller moves the directory away and
+    /// opens an empty one.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        // We hold the database's lock, so no other process uses this catalog. But a handle that was just dropped may be
+        // open in a child that another thread is starting, until it execs, and sled's own lock with it: that is no
+        // reason to move it aside.
         let mut patience = 50;
         loop {
             match Self::try_open(path) {
@@ -53,7 +54,7 @@ impl Catalog {
             sled::Config::new()
                 .path(path)
                 .cache_capacity(1 << 20)
-                // We flush by hand, and answer for it; no thread of sled's need wake every half second.
+                // We flush explicitly, so sled needs no background thread that wakes every half second.
                 .flush_every_ms(None)
                 .open()
         });
@@ -75,8 +76,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// The record it holds.
-    pub fn read(&self) -> Result<Testimony> {
+    /// Returns the record it holds.
+    pub(crate) fn read(&self) -> Result<Testimony> {
         let Some(db) = &self.db else {
             return Ok(Testimony::Nothing("it could not be reopened".into()));
         };
@@ -97,7 +98,7 @@ impl Catalog {
     }
 
     /// Makes this the record, durably.
-    pub fn commit(&self, record: &VersionRecord) -> Result<()> {
+    pub(crate) fn commit(&self, record: &VersionRecord) -> Result<()> {
         let failed = Error::io("committing to the catalog", &self.path);
         let Some(db) = &self.db else {
             return Err(failed(io::Error::other("it could not be reopened")));
@@ -114,8 +115,8 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// The same, giving the reserve up if there is no room. sled refuses all work after its first error, so it is opened
-    /// again; what it lost of an earlier record, the manifests have.
+    /// Like [`commit`](Self::commit), releasing the reserve if the disk is full. sled refuses all work after its first
+    /// error, so it is opened again; what it lost of an earlier record, the manifests have.
     pub(crate) fn commit_spending(
         &mut self,
         record: &VersionRecord,
@@ -138,7 +139,7 @@ impl std::fmt::Debug for Catalog {
     }
 }
 
-/// sled's error. One of the operating system keeps its kind: a full disk is no damage.
+/// sled's error. Errors of the operating system keep their kind: a full disk is not damage.
 fn io_error(error: sled::Error) -> io::Error {
     match error {
         sled::Error::Io(e) => e,
@@ -146,7 +147,7 @@ fn io_error(error: sled::Error) -> io::Error {
     }
 }
 
-/// Runs a call into sled; a panic of its becomes a text.
+/// Runs a call into sled; a panic becomes a message.
 fn quietly<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         panic

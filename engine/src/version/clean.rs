@@ -1,11 +1,11 @@
-//! What `open` removes: files of a segment or a log that no version needs any more, where it can tell why.
+//! Cleaning up at open: removes files of segments and logs that no version needs.
 //!
 //! A file that holds rows is removed only for a reason that can be seen on disk: its rows were never committed, they
 //! are in another file, or all of them are dead. Whatever else is not named by the record moves to `orphans/`, and the
 //! user is told.
 
-use crate::disk::files::list;
 use crate::disk::files::{Files, temporary};
+use crate::disk::files::{Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::orphans::orphan;
 use crate::disk::reserve::Reserve;
@@ -21,12 +21,12 @@ use crate::version::witnesses::Witnesses;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// What becomes of the files of a segment that the record does not name.
+/// The fate of files that the record does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// They are explained, and removed.
+    /// Explained: removed.
     Removed,
-    /// They are not, and move to `orphans/`.
+    /// Unexplained: moved to `orphans/`.
     Orphaned,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn clean(
 ) -> Result<()> {
     let record = &witnesses.record;
     let trusted = !witnesses.restored;
-    // Almost always there is nothing to explain, and no log to read a second time.
+    // Usually there is nothing to clean, and no log needs to be read again.
     let logged = match is_tidy(files, layout, record)? {
         true => LiveBatches::new(),
         false => live_batches(files, layout, record)?,
@@ -77,7 +77,7 @@ pub(crate) fn clean(
 }
 
 /// Returns whether every rows file is named by the record, and every log is live.
-fn is_tidy(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<bool> {
+fn is_tidy(files: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<bool> {
     let named = |id| record.segments.iter().any(|segment| segment.id == id);
     let rows = list(files, &layout.segments())?
         .iter()
@@ -88,9 +88,9 @@ fn is_tidy(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result
     Ok(rows && logs)
 }
 
-/// The paths of segment files to remove, and to put aside.
+/// Returns the segment files to remove, and those to move to `orphans/`.
 fn segments(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     (snapshot, logged): (&Snapshot, &LiveBatches),
@@ -120,7 +120,7 @@ fn segments(
             && rows.meta().version > record.generation
         {
             let detail = format!(
-                "it was written for version {}, and the newest that is known is {}; run `mopqdb repair`",
+                "it was written for version {}, and the newest that is known is {}; repair the database",
                 rows.meta().version,
                 record.generation
             );
@@ -128,7 +128,7 @@ fn segments(
         }
         if !explained {
             warnings.push(format!(
-                "segment {id} is not part of version {} and nothing says why; its files moved to {}, `mopqdb repair --restore` brings its rows back",
+                "segment {id} is not part of version {} and nothing says why; its files moved to {}, a repair with `restore` brings its rows back",
                 record.generation,
                 layout.orphans().display()
             ));
@@ -191,9 +191,9 @@ pub(crate) fn is_leftover(
     Ok(true)
 }
 
-/// Returns whether a rows file is a leftover, or has no living row.
+/// Returns whether a rows file is a leftover, or has no live row.
 fn is_spent(
-    files: &dyn Files,
+    files: &dyn Storage,
     dir: &Path,
     rows: &RowsFile,
     record: &VersionRecord,
@@ -214,9 +214,9 @@ fn is_spent(
     Ok(false)
 }
 
-/// The retired logs to remove, and those to put aside.
+/// Returns the retired logs to remove, and those to move to `orphans/`.
 fn logs(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     logged: &LiveBatches,
@@ -253,9 +253,9 @@ fn logs(
     Ok((removed, orphaned))
 }
 
-/// The batches of the live logs, as far as they can be read.
+/// Returns the batches of the live logs, as far as they can be read.
 pub(crate) fn live_batches(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
 ) -> Result<LiveBatches> {

@@ -1,11 +1,11 @@
-//! Filling a new directory so that a process that dies halfway leaves something the next one recognises.
+//! Creating a database or a copy so that the next process recognises an unfinished one.
 //!
 //! An empty file, the marker (`CREATING` for a new database, `COPYING` for a backup), is durable before anything else is
 //! made, and goes after the first manifest is durable. A directory with a marker and without a manifest is unfinished: no
 //! row was ever acknowledged in it, and everything in it under the names below was made by us. A directory with both is
 //! a finished database, whose next writer removes the marker before it writes anything.
 
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::disk::layout::{Layout, RECORDS};
 use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
@@ -100,7 +100,7 @@ impl Creation {
 
 /// Returns `true` if a database can be created in this directory: it is missing or empty, or an earlier creation of it
 /// was not finished.
-pub(crate) fn is_vacant(files: &dyn Files, layout: &Layout) -> Result<bool> {
+pub(crate) fn is_vacant(files: &dyn Storage, layout: &Layout) -> Result<bool> {
     Ok(!matches!(
         look(files, layout, Making::Database)?,
         Found::Taken(_)
@@ -108,7 +108,7 @@ pub(crate) fn is_vacant(files: &dyn Files, layout: &Layout) -> Result<bool> {
 }
 
 /// Refuses a directory that was never finished: it has a marker, and no manifest.
-pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<()> {
+pub(crate) fn refuse_unfinished(files: &dyn Storage, dir: &Path) -> Result<()> {
     let Some(making) = marked(files, &Layout::new(dir)) else {
         return Ok(());
     };
@@ -147,7 +147,7 @@ fn remove(files: &dyn Files, layout: &Layout, making: Making) -> Result<()> {
     files.sync_dir(dir).map_err(Error::io("syncing", dir))
 }
 
-/// What a directory is to somebody who wants to make a database in it.
+/// What a directory contains, before a database is created in it.
 enum Found {
     /// Missing, or empty but for a lock file.
     Nothing,
@@ -158,7 +158,7 @@ enum Found {
 }
 
 /// Returns `true` if there is an unfinished creation.
-fn refuse_if_taken(files: &dyn Files, layout: &Layout, making: Making) -> Result<bool> {
+fn refuse_if_taken(files: &dyn Storage, layout: &Layout, making: Making) -> Result<bool> {
     match look(files, layout, making)? {
         Found::Nothing => Ok(false),
         Found::Unfinished => Ok(true),
@@ -166,7 +166,7 @@ fn refuse_if_taken(files: &dyn Files, layout: &Layout, making: Making) -> Result
     }
 }
 
-fn look(files: &dyn Files, layout: &Layout, making: Making) -> Result<Found> {
+fn look(files: &dyn Storage, layout: &Layout, making: Making) -> Result<Found> {
     let dir = layout.dir();
     if !dir.exists() {
         return Ok(Found::Nothing);
@@ -206,20 +206,20 @@ fn look(files: &dyn Files, layout: &Layout, making: Making) -> Result<Found> {
     })
 }
 
-/// Returns what the marker says. A file of that name with something in it is somebody else's.
-fn marked(files: &dyn Files, layout: &Layout) -> Option<Making> {
+/// Returns what the marker says. A non-empty file with that name does not belong to mopqdb.
+fn marked(files: &dyn Storage, layout: &Layout) -> Option<Making> {
     let is_there = |making: &Making| files.len(&making.marker(layout)).is_ok_and(|len| len == 0);
     Making::ALL.into_iter().find(is_there)
 }
 
-/// Returns the name of a file that no creation makes.
+/// Returns the name of a file that does not belong to an unfinished creation.
 fn stranger(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     made: Making,
     names: &[String],
 ) -> Result<Option<String>> {
-    // A link is nobody's directory but its maker's.
+    // Links are never followed.
     let is_dir = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     for name in names {
         let path = layout.dir().join(name);
@@ -299,12 +299,12 @@ fn remove_file(files: &dyn Files, path: &Path) -> Result<()> {
     files.remove(path).map_err(Error::io("removing", path))
 }
 
-fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
+fn list(files: &dyn Storage, dir: &Path) -> Result<Vec<String>> {
     files.list(dir).map_err(Error::io("listing", dir))
 }
 
 /// The names in a directory that may be missing.
-fn contents(files: &dyn Files, dir: &Path) -> Result<Vec<String>> {
+fn contents(files: &dyn Storage, dir: &Path) -> Result<Vec<String>> {
     match files.list(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         names => names.map_err(Error::io("listing", dir)),

@@ -1,11 +1,11 @@
-//! Following the versions that another process commits, as a reader: no lock is taken, nothing is written.
+//! Following the versions that another process commits. Takes no lock and writes nothing.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
 use crate::log;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use crate::version::publish::Versions;
@@ -18,14 +18,14 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) layout: Layout,
-    files: Arc<dyn Files>,
-    options: Options,
+    storage: Arc<dyn Storage>,
+    options: ReadOptions,
     versions: Versions<Snapshot>,
     /// What the snapshot stands on; held by a refresh.
     seen: Mutex<Seen>,
 }
 
-/// How far was read.
+/// The position up to which data was read.
 #[derive(Debug, Clone)]
 struct Seen {
     record: VersionRecord,
@@ -46,29 +46,33 @@ const ATTEMPTS: usize = 100;
 
 impl Follower {
     /// Opens the newest version.
-    pub(crate) fn open(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: ReadOptions,
+    ) -> Result<Self> {
         let layout = Layout::existing(dir)?;
         let scanner = Arc::new(Scanner::new(options.threads)?);
-        let (seen, snapshot) = read(&*files, &layout, &options, &scanner, None)?;
+        let (seen, snapshot) = read(&storage, &layout, &options, &scanner, None)?;
         Ok(Self {
             layout,
-            files,
+            storage,
             options,
             versions: Versions::new(snapshot),
             seen: Mutex::new(seen),
         })
     }
 
-    /// Looks for what was written since. Returns `true` if there was anything.
+    /// Loads what was written since. Returns `true` if there was anything.
     pub(crate) fn refresh(&self) -> Result<bool> {
         let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
         let current = self.versions.current();
-        let newest = manifest::newest(&*self.files, self.layout.dir())?;
+        let newest = manifest::newest(&*self.storage, self.layout.dir())?;
         if newest == seen.record {
             let mut next = Snapshot::clone(&current);
             let mut logs = seen.logs.clone();
-            match read_logs(&*self.files, &self.layout, &newest, &mut next, &mut logs) {
-                Ok(news) if unmoved(&*self.files, &self.layout, &newest)? => {
+            match read_logs(&*self.storage, &self.layout, &newest, &mut next, &mut logs) {
+                Ok(news) if unmoved(&*self.storage, &self.layout, &newest)? => {
                     if news {
                         seen.logs = logs;
                         self.versions.publish(next);
@@ -83,7 +87,7 @@ impl Follower {
         }
         let scanner = Arc::clone(&current.scanner);
         let (next_seen, next) = read(
-            &*self.files,
+            &self.storage,
             &self.layout,
             &self.options,
             &scanner,
@@ -94,12 +98,12 @@ impl Follower {
         Ok(true)
     }
 
-    /// What was there when it was opened or last refreshed.
+    /// Returns what was there when it was opened or last refreshed.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.versions.current()
     }
 
-    /// The version record that the snapshot stands on.
+    /// Returns the version record that the snapshot stands on.
     pub(crate) fn record(&self) -> VersionRecord {
         let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
         seen.record.clone()
@@ -108,19 +112,19 @@ impl Follower {
 
 /// Reads the newest version whole: segments and every live log, then sees that the manifest has not moved.
 fn read(
-    files: &dyn Files,
+    storage: &Arc<dyn Storage>,
     layout: &Layout,
-    options: &Options,
+    options: &ReadOptions,
     scanner: &Arc<Scanner>,
     before: Option<&Snapshot>,
 ) -> Result<(Seen, Snapshot)> {
     let mut attempt = 0;
     loop {
-        let record = manifest::newest(files, layout.dir())?;
-        let outcome = read_version(files, layout, options, scanner, before, &record);
+        let record = manifest::newest(&**storage, layout.dir())?;
+        let outcome = read_version(storage, layout, options, scanner, before, &record);
         attempt += 1;
         match outcome {
-            Ok(read) if unmoved(files, layout, &record)? => return Ok(read),
+            Ok(read) if unmoved(&**storage, layout, &record)? => return Ok(read),
             // Logs may have been retired before they were listed: what was read may lack rows.
             Ok(_) if attempt < ATTEMPTS => {}
             Ok(_) => {
@@ -130,7 +134,8 @@ fn read(
                 return Err(Error::io("reading", layout.dir())(busy));
             }
             // A file that is gone was retired, if the manifest has moved; else it is missing.
-            Err(e) if e.is_gone() && attempt < ATTEMPTS && !unmoved(files, layout, &record)? => {}
+            Err(e)
+                if e.is_gone() && attempt < ATTEMPTS && !unmoved(&**storage, layout, &record)? => {}
             Err(e) if e.is_gone() => return Err(missing(e)),
             Err(e) => return Err(e),
         }
@@ -138,23 +143,24 @@ fn read(
 }
 
 fn read_version(
-    files: &dyn Files,
+    storage: &Arc<dyn Storage>,
     layout: &Layout,
-    options: &Options,
+    options: &ReadOptions,
     scanner: &Arc<Scanner>,
     before: Option<&Snapshot>,
     record: &VersionRecord,
 ) -> Result<(Seen, Snapshot)> {
     let model = match before {
         Some(before) if before.model.id() == record.model => Arc::clone(&before.model),
-        _ => load::model(layout, record, options)?,
+        _ => load::model(storage, layout, record, options)?,
     };
-    let mut snapshot = load::snapshot(files, layout, record, model, Arc::clone(scanner), before)?;
+    let storage = &**storage;
+    let mut snapshot = load::snapshot(storage, layout, record, model, Arc::clone(scanner), before)?;
     let mut logs = SeenLogs {
         ends: BTreeMap::new(),
         next: record.first_seq,
     };
-    read_logs(files, layout, record, &mut snapshot, &mut logs)?;
+    read_logs(storage, layout, record, &mut snapshot, &mut logs)?;
     Ok((
         Seen {
             record: record.clone(),
@@ -164,23 +170,23 @@ fn read_version(
     ))
 }
 
-/// Reads the live logs on from where they ended. Whether there was anything new. What follows the last whole record is
-/// a write in progress, or one that a crash cut short: the writer knows.
+/// Reads the live logs on from where they ended. Returns `true` if there was anything new. What follows the last whole
+/// record is a write in progress, or one that a crash cut short: the writer knows.
 fn read_logs(
-    files: &dyn Files,
+    storage: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     snapshot: &mut Snapshot,
     logs: &mut SeenLogs,
 ) -> Result<bool> {
     let mut news = false;
-    for id in replay::live_logs(files, layout, record)? {
+    for id in replay::live_logs(storage, layout, record)? {
         let path = layout.logs().join(log::name(id));
         let from = logs.ends.get(&id).copied().unwrap_or(0);
-        if from > 0 && files.len(&path).map_err(Error::io("reading", &path))? <= from {
+        if from > 0 && storage.len(&path).map_err(Error::io("reading", &path))? <= from {
             continue;
         }
-        let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
+        let bytes = storage.read(&path).map_err(Error::io("reading", &path))?;
         let contents = log::read(&path, id, &bytes, from)?;
         logs.ends.insert(id, contents.end);
         let applied = replay::apply_log(&path, contents, snapshot, &mut logs.next)?;
@@ -189,8 +195,10 @@ fn read_logs(
     Ok(news)
 }
 
-fn unmoved(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<bool> {
-    let newest = manifest::generations(files, layout.dir())?.last().copied();
+fn unmoved(storage: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<bool> {
+    let newest = manifest::generations(storage, layout.dir())?
+        .last()
+        .copied();
     Ok(newest == Some(record.generation))
 }
 
@@ -200,7 +208,7 @@ fn missing(error: Error) -> Error {
             path,
             "file",
             0,
-            "it is missing, and the newest version names it; run `mopqdb repair`",
+            "it is missing, and the newest version names it; repair the database",
         ),
         other => other,
     }

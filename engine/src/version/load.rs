@@ -1,11 +1,11 @@
-//! Opening what a record names: its model and its segments.
+//! Opening the model and the segments of a record.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::bundle::Bundle;
-use crate::options::Options;
+use crate::options::ReadOptions;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
@@ -14,11 +14,12 @@ use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
 use std::sync::Arc;
 
-/// The model that a record names.
+/// Returns the model that a record names.
 pub(crate) fn model(
+    storage: &Arc<dyn Storage>,
     layout: &Layout,
     record: &VersionRecord,
-    options: &Options,
+    options: &ReadOptions,
 ) -> Result<Arc<Model>> {
     let model = match record.model {
         None => Model::none(record.dim as usize, record.metric),
@@ -29,10 +30,10 @@ pub(crate) fn model(
                     dir,
                     "model",
                     0,
-                    "the active model is missing; put its folder back, or run `mopqdb repair` to go on with another; `mopqdb export DB DEST --format jsonl` needs no model",
+                    "the active model is missing; put its folder back, or repair the database to go on with another; the rows can be exported without it",
                 ));
             }
-            let bundle = Bundle::open(&dir)?;
+            let bundle = Bundle::open_on(Arc::clone(storage), &dir)?;
             if bundle.model_id() != id {
                 let detail = format!(
                     "this bundle is model {}, its directory is named {id}",
@@ -40,7 +41,7 @@ pub(crate) fn model(
                 );
                 return Err(Error::corrupt(layout.model(id), "manifest", 0, detail));
             }
-            Model::open(bundle, options.threads)?.no_mmap(options.no_mmap)
+            Model::open(bundle, options.threads)?.plug(options.encoder.as_ref())?
         }
     };
     let model = model.stored_as(record.precision());
@@ -63,9 +64,10 @@ pub(crate) fn model(
     Ok(Arc::new(model))
 }
 
-/// The snapshot of a record, without what its logs add. Segments of `before` that are still the same stay open.
+/// Returns the snapshot of a record, without what its logs add. Segments of `before` that are still the same
+/// stay open.
 pub(crate) fn snapshot(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
     model: Arc<Model>,
@@ -102,6 +104,7 @@ pub(crate) fn snapshot(
     }
     Ok(Snapshot {
         generation: record.generation,
+        serving: record.active_serving(),
         model,
         segments: Arc::new(segments),
         tail: Tail::default(),

@@ -1,8 +1,8 @@
-//! The second witness: each committed [`VersionRecord`] as a file of its own, `MANIFEST-n`.
+//! The second copy of each committed [`VersionRecord`]: the file `MANIFEST-n`.
 //!
-//! Readers in other processes know a database by these files alone.
+//! Readers in other processes use only these files.
 
-use crate::disk::files::{self, Files};
+use crate::disk::files::{self, Files, Storage};
 use crate::error::{Error, Result};
 use crate::ids::Generation;
 use crate::version::creation;
@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 /// How many manifests are kept.
 const KEPT: usize = 4;
 
-/// The path of a generation's manifest.
-pub fn path(dir: &Path, generation: Generation) -> PathBuf {
+/// Returns the path of a generation's manifest.
+pub(crate) fn path(dir: &Path, generation: Generation) -> PathBuf {
     dir.join(format!("MANIFEST-{:010}", generation.0))
 }
 
-/// The generation whose manifest has this name.
-pub fn parse_name(name: &str) -> Option<Generation> {
+/// Returns the generation whose manifest has this name.
+pub(crate) fn parse_name(name: &str) -> Option<Generation> {
     let digits = name.strip_prefix("MANIFEST-")?;
     let generation = digits.parse().ok()?;
     (digits == format!("{generation:010}")).then_some(Generation(generation))
 }
 
-/// The generations that have a manifest, oldest first.
-pub fn generations(files: &dyn Files, dir: &Path) -> Result<Vec<Generation>> {
+/// Returns the generations that have a manifest, oldest first.
+pub(crate) fn generations(files: &dyn Storage, dir: &Path) -> Result<Vec<Generation>> {
     let names = files.list(dir).map_err(Error::io("listing", dir))?;
     let mut found: Vec<_> = names.iter().filter_map(|name| parse_name(name)).collect();
     found.sort_unstable();
@@ -34,14 +34,14 @@ pub fn generations(files: &dyn Files, dir: &Path) -> Result<Vec<Generation>> {
 }
 
 /// Writes a record's manifest: there whole or not at all, and durable when this returns.
-pub fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> Result<()> {
+pub(crate) fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> Result<()> {
     let path = path(dir, record.generation);
     files::publish(files, &path, &record.encode()).map_err(Error::io("writing", &path))
 }
 
-/// A manifest as it is found.
+/// The state of a manifest.
 #[derive(Debug)]
-pub enum Found {
+pub(crate) enum Found {
     /// Whole.
     Record(Box<VersionRecord>),
     /// There, and damaged.
@@ -50,8 +50,8 @@ pub enum Found {
     Absent,
 }
 
-/// Reads one generation's manifest. A record of the future is an error, not damage.
-pub fn read(files: &dyn Files, dir: &Path, generation: Generation) -> Result<Found> {
+/// Reads one generation's manifest. A record of a newer version is an error, not damage.
+pub(crate) fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> Result<Found> {
     let path = path(dir, generation);
     let bytes = match files.read(&path) {
         Ok(bytes) => bytes,
@@ -72,8 +72,8 @@ pub fn read(files: &dyn Files, dir: &Path, generation: Generation) -> Result<Fou
     }
 }
 
-/// The newest record, for a reader: it has no second witness to turn to.
-pub fn newest(files: &dyn Files, dir: &Path) -> Result<VersionRecord> {
+/// Returns the newest record, for a reader: it has no second witness to turn to.
+pub(crate) fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
     let Some(&generation) = generations(files, dir)?.last() else {
         creation::refuse_unfinished(files, dir)?;
         return Err(Error::not_a_database(dir));
@@ -89,13 +89,14 @@ pub fn newest(files: &dyn Files, dir: &Path) -> Result<VersionRecord> {
 /// The error for a manifest that a reader can't do without.
 fn damaged(dir: &Path, generation: Generation, what: &str) -> Error {
     let detail = format!(
-        "{what}; open the database for writing, or run `mopqdb repair`, to mend it from its second witness"
+        "{what}; opening the database for writing restores it from the catalog, or a repair"
     );
     Error::corrupt(path(dir, generation), "record", 0, detail)
 }
 
-/// Removes all but the newest few manifests. What fails to go is tried again next time.
-pub fn prune(files: &dyn Files, dir: &Path) {
+/// Removes all but the newest few manifests. Files that cannot be removed are tried again next
+/// time.
+pub(crate) fn prune(files: &dyn Files, dir: &Path) {
     let Ok(found) = generations(files, dir) else {
         return;
     };

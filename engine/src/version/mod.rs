@@ -1,5 +1,4 @@
-//! Which version is the truth: the record that says what a database is, the two witnesses that hold it, and how it is
-//! found again.
+//! Versions: the record that describes a database, its two copies (catalog and manifest), and recovery.
 //!
 //! A commit writes the [record] to the [catalog] and then as a [manifest]; opening for writing [recovers](recover) the
 //! newest version from both, replays the logs and [cleans](clean) up. What is committed is [published](publish) to the

@@ -1,7 +1,7 @@
-//! The publish step: the newest version, for readers to take and the writer to replace.
+//! Publishing: the newest version, which readers take and the writer replaces.
 //!
-//! Which locks these are is said by the `sync` beside this file: those of the standard library here; those of a
-//! scheduler that tries every order in the test of interleavings, which compiles this very file.
+//! The locks come from the module `sync` next to this file: those of the standard library, or those of a
+//! scheduler in the test of interleavings, which compiles this file.
 
 use super::sync::{Arc, RwLock};
 
@@ -14,12 +14,12 @@ impl<T> Versions<T> {
         Self(RwLock::new(Arc::new(first)))
     }
 
-    /// The newest.
+    /// Returns the newest version.
     pub(crate) fn current(&self) -> Arc<T> {
         Arc::clone(&self.0.read().unwrap_or_else(|e| e.into_inner()))
     }
 
-    /// Shows a newer one to whoever asks from now on.
+    /// Replaces the version that readers get from now on.
     pub(crate) fn publish(&self, newer: T) {
         let newer = Arc::new(newer);
         // The older one may be the last to hold files: it is dropped after the lock.

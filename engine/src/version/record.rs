@@ -1,12 +1,14 @@
-//! What a database is at one moment: the record that both witnesses hold.
+//! The version record: the committed state of a database.
 
 use crate::ids::{DatabaseId, EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
 use crate::model::Model;
+use crate::model::serving::Serving;
 use crate::row::RowsKind;
 use crate::segment::SegmentRecord;
 use crate::stored::Precision;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The newest version of the record's layout that this program reads and writes.
@@ -18,11 +20,11 @@ const HEADER_LEN: usize = 64;
 /// Everything that is committed at generation n: which model, which segments, which logs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct VersionRecord {
+pub(crate) struct VersionRecord {
     /// The version of its layout: a record is written in the one in which it was read.
     #[serde(skip)]
     pub version: u32,
-    /// n.
+    /// The generation.
     pub generation: Generation,
     /// How queries and keys are compared.
     pub metric: Metric,
@@ -36,9 +38,12 @@ pub struct VersionRecord {
     /// Which database this is, wherever its files are copied to. Version 1 has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database: Option<DatabaseId>,
+    /// Settings of queries, by model. Version 1 has none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub serving: BTreeMap<ModelId, Serving>,
     /// The encoder that made the stored vectors.
     pub encoder: EncoderId,
-    /// The active model; none for ready-made vectors without a quantizer.
+    /// The active model; none for precomputed vectors without a quantizer.
     pub model: Option<ModelId>,
     /// The live segments, oldest first.
     pub segments: Vec<SegmentRecord>,
@@ -50,9 +55,9 @@ pub struct VersionRecord {
     pub next_segment: SegmentId,
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a valid record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRecord {
+pub(crate) enum BadRecord {
     /// Not what was written.
     #[error("{0}")]
     Damaged(String),
@@ -64,7 +69,7 @@ pub enum BadRecord {
 }
 
 impl VersionRecord {
-    /// The first record of a new database.
+    /// Returns the first record of a new database.
     pub(crate) fn first(model: &Model, database: DatabaseId) -> Self {
         Self {
             version: RECORD_VERSION,
@@ -74,6 +79,7 @@ impl VersionRecord {
             dim: model.dim() as u32,
             store: Some(model.precision()),
             database: Some(database),
+            serving: BTreeMap::new(),
             encoder: model.encoder_id(),
             model: model.id(),
             segments: Vec::new(),
@@ -83,17 +89,22 @@ impl VersionRecord {
         }
     }
 
-    /// The active model by its id: that of `exact` where none is named.
-    pub fn model_id(&self) -> ModelId {
+    /// Returns the active model by its id: that of `exact` where none is named.
+    pub(crate) fn model_id(&self) -> ModelId {
         self.model.unwrap_or_else(|| ModelId::exact(self.encoder))
     }
 
+    /// Returns the settings of queries under the active model.
+    pub(crate) fn active_serving(&self) -> Option<Serving> {
+        self.serving.get(&self.model_id()).copied()
+    }
+
     /// Returns how stored vectors are rounded.
-    pub fn precision(&self) -> Precision {
+    pub(crate) fn precision(&self) -> Precision {
         self.store.unwrap_or_else(|| self.rows.precision())
     }
 
-    /// Rows of all segments, dead ones included.
+    /// Returns the number of rows of all segments, dead ones included.
     pub(crate) fn rows_stored(&self) -> u64 {
         self.segments
             .iter()
@@ -101,8 +112,8 @@ impl VersionRecord {
             .sum()
     }
 
-    /// The bytes of both witnesses.
-    pub fn encode(&self) -> Vec<u8> {
+    /// Returns the bytes of both witnesses.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let body = serde_json::to_vec(self).expect("a record has only plain fields");
         let mut out = Vec::with_capacity(HEADER_LEN + body.len());
         out.extend(MAGIC);
@@ -117,8 +128,8 @@ impl VersionRecord {
         out
     }
 
-    /// The record that `encode` wrote.
-    pub fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
+    /// Returns the record that `encode` wrote.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, BadRecord> {
         let damaged = |what: &str| BadRecord::Damaged(what.into());
         let (header, body) = bytes.split_at_checked(HEADER_LEN).ok_or_else(|| {
             BadRecord::Damaged(format!("{} bytes are less than its header", bytes.len()))
@@ -137,8 +148,12 @@ impl VersionRecord {
         }
         let mut record: Self =
             serde_json::from_slice(body).map_err(|e| BadRecord::Damaged(e.to_string()))?;
-        if (version > 1) != (record.store.is_some() && record.database.is_some()) {
+        let has_all = record.store.is_some() && record.database.is_some();
+        if (version > 1) != has_all || (version == 1 && !record.serving.is_empty()) {
             return Err(damaged("its members are those of another version"));
+        }
+        if record.serving.values().any(|serving| !serving.is_valid()) {
+            return Err(damaged("settings of queries contradict themselves"));
         }
         record.version = version;
         if record.generation.0 != u64_at(32) {
@@ -161,6 +176,7 @@ pub(crate) mod tests {
             dim: 384,
             store: Some(Precision::I8),
             database: Some(DatabaseId([5; 16])),
+            serving: BTreeMap::from([(ModelId([9; 32]), Serving::new(10, 300).unwrap())]),
             encoder: EncoderId([7; 32]),
             model: Some(ModelId([9; 32])),
             segments: vec![SegmentRecord {
@@ -186,6 +202,7 @@ pub(crate) mod tests {
             version: 1,
             store: None,
             database: None,
+            serving: BTreeMap::new(),
             ..record(6)
         };
         let bytes = old.encode();

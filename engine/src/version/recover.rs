@@ -1,6 +1,7 @@
-//! Opening for writing: which version is the truth, what the logs add to it, what is left over.
+//! Recovery when a database is opened for writing: find the newest version, replay the logs, clean
+//! up.
 
-use crate::disk::files::{Files, list};
+use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::Result;
@@ -14,7 +15,7 @@ use crate::version::replay::{self, Replayed};
 use crate::version::{VersionRecord, clean, load, witnesses};
 use std::sync::Arc;
 
-/// A database as it was found, put in order.
+/// The result of recovery.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub(crate) catalog: Catalog,
@@ -37,10 +38,11 @@ pub(crate) fn open(
     warnings: &mut Vec<String>,
 ) -> Result<Recovered> {
     let reserve = Arc::new(Reserve::find(files, layout));
+    let storage: Arc<dyn Storage> = files.clone();
     let files = &**files;
     let witnesses = witnesses::witnesses(files, layout, &reserve, warnings)?;
     let record = &witnesses.record;
-    let model = load::model(layout, record, options)?;
+    let model = load::model(&storage, layout, record, &options.for_reading())?;
     let scanner = Arc::new(Scanner::new(options.threads)?);
     let mut snapshot = load::snapshot(files, layout, record, model, scanner, None)?;
     let replayed = replay::replay_logs(files, layout, record, &reserve, &mut snapshot, warnings)?;
@@ -57,7 +59,7 @@ pub(crate) fn open(
 }
 
 /// The id that the next segment gets: above all that any file has.
-fn next_segment(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<SegmentId> {
+fn next_segment(files: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<SegmentId> {
     let names = list(files, &layout.segments())?;
     let mut used = record.next_segment.0;
     let mut take = |names: Vec<String>| {
@@ -67,7 +69,7 @@ fn next_segment(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> R
         used = files.map(|file| file.segment().0 + 1).fold(used, u64::max);
     };
     take(names);
-    // Codes that a rebuild staged for a segment which a crash then unmade: no other segment gets their name.
+    // A rebuild may have staged codes for a segment that a crash removed: do not reuse its id.
     let staging = layout.staging();
     if staging.is_dir() {
         for model in list(files, &staging)? {

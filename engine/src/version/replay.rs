@@ -1,6 +1,6 @@
-//! What the logs add to a version: rows and deletions that are in no segment yet.
+//! Replaying logs: rows and deletions that are not in a segment yet.
 
-use crate::disk::files::{self, Files, list};
+use crate::disk::files::{self, Files, Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
@@ -13,9 +13,9 @@ use crate::view::tail::Run;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The live logs of a record, oldest first.
+/// Returns the live logs of a record, oldest first.
 pub(crate) fn live_logs(
-    files: &dyn Files,
+    files: &dyn Storage,
     layout: &Layout,
     record: &VersionRecord,
 ) -> Result<Vec<LogId>> {
@@ -31,9 +31,9 @@ pub(crate) fn live_logs(
 
 /// Applies the batches of a log to a snapshot, from `next` on, which moves behind them. Returns those it applied.
 ///
-/// Batches ascend by `Seq`, from log to log too, with one exception: a log that recovery carried others over to repeats
-/// them, and stands beside them until a version names it alone. A crash, or a reader, may come in between; what was
-/// applied once is then not applied again.
+/// Batches ascend by `Seq`, from log to log too, with one exception: a log to which recovery copied others repeats
+/// their batches, and coexists with them until a version names it alone. A crash, or a reader, may come in between;
+/// what was applied once is then not applied again.
 pub(crate) fn apply_log(
     path: &Path,
     contents: LogContents,
@@ -53,7 +53,7 @@ pub(crate) fn apply_log(
     Ok(applied)
 }
 
-/// Applies a batch of a log to a snapshot in the making, as the writer did when it was written.
+/// Applies a batch to a snapshot under construction, as the writer did.
 fn replay(next: &mut Snapshot, batch: &Batch) -> Result<()> {
     // A row that a segment holds already (its log was not yet retired) has a `Seq` no newer than the segment's.
     for (seq, change, _) in batch.iter() {
@@ -93,7 +93,7 @@ fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// What the logs of an opened database gave.
+/// The result of replaying logs.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) next_seq: Seq,
@@ -102,17 +102,17 @@ pub(crate) struct Replayed {
     pub(crate) bytes: u64,
     /// The log that everything was carried over to, to be named by a new version.
     pub(crate) carried: Option<LogId>,
-    /// There were batches to carry over, and no room for them.
+    /// Whether there were batches to copy and no space for them.
     pub(crate) in_place: bool,
 }
 
-/// Replays the live logs into a snapshot, for the writer: a torn tail is put aside and said. If any log was not closed
-/// in order, all batches are carried over to a new log, closed in order, so that damage to them is damage from now on.
-/// On a full disk the logs stay as they are, torn tails included, and only batches that may not be durable are carried
-/// over.
+/// Replays the live logs into a snapshot, for the writer: a torn tail is moved to `orphans/` and reported. If any log
+/// was not closed in order, all batches are carried over to a new log, closed in order, so that damage to them is
+/// damage from now on. On a full disk the logs stay as they are, torn tails included, and only batches that may not be
+/// durable are carried over.
 ///
 /// # Errors
-/// [`Error::Io`] if there is no room for those either.
+/// [`Error::Io`] if there is no space for those either.
 pub(crate) fn replay_logs(
     files: &dyn Files,
     layout: &Layout,
@@ -165,8 +165,8 @@ pub(crate) fn replay_logs(
             }
             Err(e) if e.is_full() => {
                 in_place = !batches.is_empty();
-                // What was read and never synced might go again with the next power cut, after somebody has seen it. It is
-                // seldom more than one batch.
+                // Batches that were never synced may disappear with the next power cut, after a query has returned
+                // them. It is rarely more than one batch.
                 batches.retain(|batch| {
                     unproven.contains(&batch.first) && !proven.contains(&batch.first)
                 });

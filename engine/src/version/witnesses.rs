@@ -1,6 +1,6 @@
-//! The two witnesses of the newest version, the catalog and the manifests, and what to do where they do not agree.
+//! The two copies of the newest version record, in the catalog and in manifests, and what to do if they disagree.
 
-use crate::disk::files::{Files, list};
+use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::orphans::orphan;
 use crate::disk::reserve::Reserve;
@@ -15,7 +15,7 @@ use crate::version::manifest::{self, Found};
 pub(crate) struct Witnesses {
     pub(crate) catalog: Catalog,
     pub(crate) record: VersionRecord,
-    /// Whether one of the two had to be written again: nothing is removed for good then.
+    /// Whether one of the two was restored; then no file is deleted permanently.
     pub(crate) restored: bool,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn witnesses(
                 manifest::path(dir, newest),
                 "record",
                 0,
-                format!("{detail}; run `mopqdb repair`"),
+                format!("{detail}; repair the database"),
             ))
         }
         (Some(held), lost) => {
@@ -113,7 +113,7 @@ pub(crate) fn witnesses(
                 _ => "it is missing".into(),
             };
             let detail = format!(
-                "{why}, and the catalog does not hold version {newest} either; run `mopqdb repair`"
+                "{why}, and the catalog does not hold version {newest} either; repair the database"
             );
             Err(Error::corrupt(
                 manifest::path(dir, newest),
@@ -126,7 +126,7 @@ pub(crate) fn witnesses(
 }
 
 fn no_witness(silence: &str) -> String {
-    format!("no manifest, and no record in the catalog ({silence}); run `mopqdb repair`")
+    format!("no manifest, and no record in the catalog ({silence}); repair the database")
 }
 
 /// Opens the catalog. One that can't be opened moves to `orphans/`, and a new one is made: the manifests have what it had.
@@ -161,7 +161,11 @@ fn open_catalog(
 }
 
 /// With no manifest at all the catalog is trusted only if nothing on disk is newer than what it says.
-fn expect_nothing_newer(files: &dyn Files, layout: &Layout, record: &VersionRecord) -> Result<()> {
+fn expect_nothing_newer(
+    files: &dyn Storage,
+    layout: &Layout,
+    record: &VersionRecord,
+) -> Result<()> {
     let segments = list(files, &layout.segments())?;
     let newest = segments
         .iter()
@@ -174,7 +178,7 @@ fn expect_nothing_newer(files: &dyn Files, layout: &Layout, record: &VersionReco
     });
     if newer_segment || newer_deletions {
         let detail = format!(
-            "all manifests are missing, and files newer than the catalog's version {} are there; run `mopqdb repair`",
+            "all manifests are missing, and files newer than the catalog's version {} are there; repair the database",
             record.generation
         );
         return Err(Error::corrupt(layout.catalog(), "record", 0, detail));

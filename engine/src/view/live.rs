@@ -1,20 +1,20 @@
-//! Which rows of a segment or a run are alive: a bit a row, shared between snapshots until one changes it.
+//! Live rows of a segment or a run: one bit per row, shared between snapshots until one changes it.
 
 use crate::ids::RowId;
 use std::sync::Arc;
 
-/// The living rows of a segment or a run. Cheap to clone; a change copies.
+/// The live rows of a segment or a run. Cheap to clone; a change copies.
 #[derive(Debug, Clone)]
-pub struct Live {
+pub(crate) struct Live {
     rows: u32,
     dead: u32,
-    /// A word for 64 rows, a set bit is a living row; bits past the last row are clear. None: all are alive.
+    /// A word for 64 rows, a set bit is a live row; bits past the last row are clear. None: all are alive.
     words: Option<Arc<Vec<u64>>>,
 }
 
 impl Live {
-    /// All of these rows.
-    pub fn all(rows: u32) -> Self {
+    /// Returns the set of all rows.
+    pub(crate) fn all(rows: u32) -> Self {
         Self {
             rows,
             dead: 0,
@@ -22,8 +22,8 @@ impl Live {
         }
     }
 
-    /// All but the rows whose bit is set in `dead`.
-    pub fn without(rows: u32, dead: &[u64]) -> Self {
+    /// Returns the set of rows whose bit in `dead` is not set.
+    pub(crate) fn without(rows: u32, dead: &[u64]) -> Self {
         let mut words = full(rows);
         for (word, dead) in words.iter_mut().zip(dead) {
             *word &= !dead;
@@ -36,23 +36,23 @@ impl Live {
         }
     }
 
-    /// Rows, dead ones included.
-    pub fn row_count(&self) -> u32 {
+    /// Returns the number of rows, including dead ones.
+    pub(crate) fn row_count(&self) -> u32 {
         self.rows
     }
 
-    /// Dead rows.
-    pub fn dead(&self) -> u32 {
+    /// Returns the number of dead rows.
+    pub(crate) fn dead(&self) -> u32 {
         self.dead
     }
 
-    /// Living rows.
-    pub fn alive(&self) -> u32 {
+    /// Returns the number of live rows.
+    pub(crate) fn alive(&self) -> u32 {
         self.rows - self.dead
     }
 
-    /// Whether this row is alive.
-    pub fn contains(&self, row: RowId) -> bool {
+    /// Returns `true` if this row is alive.
+    pub(crate) fn contains(&self, row: RowId) -> bool {
         match &self.words {
             None => row.0 < self.rows,
             Some(words) => words
@@ -61,8 +61,8 @@ impl Live {
         }
     }
 
-    /// Ends a row. Whether it was alive.
-    pub fn kill(&mut self, row: RowId) -> bool {
+    /// Marks a row dead. Returns `true` if it was live.
+    pub(crate) fn kill(&mut self, row: RowId) -> bool {
         if !self.contains(row) {
             return false;
         }
@@ -72,20 +72,20 @@ impl Live {
         true
     }
 
-    /// The words, if any row is dead.
-    pub fn words(&self) -> Option<&[u64]> {
+    /// Returns the words, if any row is dead.
+    pub(crate) fn words(&self) -> Option<&[u64]> {
         self.words.as_ref().map(|words| words.as_slice())
     }
 
-    /// The living rows, in order.
-    pub fn iter(&self) -> impl Iterator<Item = RowId> + '_ {
+    /// Returns the live rows, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RowId> + '_ {
         (0..self.rows)
             .map(RowId)
             .filter(|&row| self.words.is_none() || self.contains(row))
     }
 
-    /// The dead rows, in order.
-    pub fn dead_rows(&self) -> impl Iterator<Item = RowId> + '_ {
+    /// Returns the dead rows, in order.
+    pub(crate) fn dead_rows(&self) -> impl Iterator<Item = RowId> + '_ {
         let rows = if self.dead == 0 { 0 } else { self.rows };
         (0..rows).map(RowId).filter(|&row| !self.contains(row))
     }

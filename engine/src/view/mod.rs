@@ -1,6 +1,7 @@
-//! What a snapshot holds: segments on disk, the tail of rows that are in no segment yet, and which rows of both live.
+//! The contents of a snapshot: segments on disk, the tail of rows that are not in a segment yet, and the live rows of
+//! both.
 //!
-//! To those who read, both are [`Part`](part::Part)s: immutable rows with live bits.
+//! Readers see both as [`Part`](part::Part)s: immutable rows with live bits.
 
 pub(crate) mod live;
 pub(crate) mod part;

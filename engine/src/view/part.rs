@@ -1,4 +1,5 @@
-//! Immutable rows with live bits: a segment, or a run of the tail. Nobody outside [`view`](crate::view) asks which.
+//! Immutable rows with live bits: a segment, or a run of the tail. Code outside [`view`](crate::view) does not
+//! distinguish them.
 
 use super::segment::{ReadOnce, SegmentView};
 use super::tail::RunView;
@@ -18,7 +19,7 @@ pub(crate) enum Part<'a> {
     Run(&'a RunView),
 }
 
-/// A living row in passing.
+/// A live row during iteration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartRow<'a> {
     pub(crate) row: RowId,
@@ -29,7 +30,7 @@ pub(crate) struct PartRow<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The rows that live.
+    /// Returns the rows that live.
     pub(crate) fn live(self) -> &'a Live {
         match self {
             Self::Segment(view) => &view.live,
@@ -37,12 +38,12 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Rows, dead ones included.
+    /// Returns the number of rows, dead ones included.
     pub(crate) fn len(self) -> usize {
         self.live().row_count() as usize
     }
 
-    /// When a row was accepted.
+    /// Returns the sequence number of a row.
     pub(crate) fn seq(self, row: RowId) -> Result<Seq> {
         match self {
             Self::Segment(view) => view.sealed.rows.seq(row),
@@ -50,7 +51,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The `Seq`s of the first and the last row.
+    /// Returns the `Seq`s of the first and the last row.
     pub(crate) fn seqs(self) -> Option<(Seq, Seq)> {
         match self {
             Self::Segment(view) => view.sealed.rows.summary().seqs,
@@ -58,7 +59,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The user's key of a row.
+    /// Returns the user's key of a row.
     pub(crate) fn key(self, row: RowId) -> Result<&'a str> {
         match self {
             Self::Segment(view) => view.sealed.rows.key(row),
@@ -66,7 +67,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The text of a row; `None` in a database of vectors.
+    /// Returns the text of a row; `None` in a database of vectors.
     pub(crate) fn text(self, row: RowId) -> Result<Option<String>> {
         match self {
             Self::Segment(view) => view.sealed.rows.text(row),
@@ -81,7 +82,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The stored vectors of a range of rows, checked.
+    /// Returns the stored vectors of a range of rows, checked.
     pub(crate) fn vectors(self, rows: Range<usize>) -> Result<StoredRef<'a>> {
         match self {
             Self::Segment(view) => view.sealed.vectors(rows),
@@ -89,7 +90,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The length that the vector of a row had before it was normalised, where that is known.
+    /// Returns the length that the vector of a row had before it was normalised, where that is
+    /// known.
     pub(crate) fn norm(self, row: RowId) -> Result<Option<f64>> {
         match self {
             Self::Segment(view) => view.sealed.rows.norm(row),
@@ -105,7 +107,7 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// The packed codes of a range of blocks, checked.
+    /// Returns the packed codes of a range of blocks, checked.
     ///
     /// Requires: the snapshot's model has a quantizer.
     pub(crate) fn blocks(self, blocks: Range<usize>) -> Result<&'a [u8]> {
@@ -138,7 +140,7 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// The living row with this key.
+    /// Returns the live row with this key.
     pub(crate) fn find(self, hash: KeyHash, key: &str) -> Result<Option<RowId>> {
         let found = match self {
             Self::Segment(view) => view.sealed.rows.find_hashed(hash, key)?,
@@ -147,7 +149,7 @@ impl<'a> Part<'a> {
         Ok(found.filter(|&row| self.live().contains(row)))
     }
 
-    /// A bit per row: set if the row lives and passes the filter.
+    /// Returns a bit per row: set if the row lives and passes the filter.
     pub(crate) fn mask(self, filter: &Filter) -> Result<Vec<u64>> {
         let mut words = vec![0; self.len().div_ceil(64)];
         let mut set = |row: RowId| words[row.0 as usize / 64] |= 1 << (row.0 % 64);
@@ -167,7 +169,7 @@ impl<'a> Part<'a> {
         Ok(words)
     }
 
-    /// Calls `each` with the key of every living row that begins with `prefix`, in `Seq` order. With `resident`, about
+    /// Calls `each` with the key of every live row that begins with `prefix`, in `Seq` order. With `resident`, about
     /// this many bytes of a segment stay in memory; without, all that was read does, for queries to come.
     pub(crate) fn for_each_key(
         self,
@@ -201,16 +203,35 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Calls `each` with every living row, in `Seq` order. `resident` is as for [`for_each_key`](Self::for_each_key).
+    /// Calls `each` with every live row, in `Seq` order. `resident` is as for [`for_each_key`](Self::for_each_key).
     pub(crate) fn for_each_row(
         self,
+        resident: Option<usize>,
+        each: impl FnMut(PartRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.walk(0..self.live().row_count(), resident, each)
+    }
+
+    /// Calls `each` with the live rows of a range, in `Seq` order.
+    pub(crate) fn for_rows(
+        self,
+        rows: Range<u32>,
+        each: impl FnMut(PartRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.walk(rows, None, each)
+    }
+
+    fn walk(
+        self,
+        rows: Range<u32>,
         resident: Option<usize>,
         mut each: impl FnMut(PartRow<'_>) -> Result<()>,
     ) -> Result<()> {
         match self {
             Self::Segment(view) => {
                 let mut pages = resident.map(|limit| view.sealed.read_once(limit));
-                let mut cursor = view.sealed.rows.cursor();
+                let range = rows.start as usize..rows.end as usize;
+                let mut cursor = view.sealed.rows.cursor_at(range);
                 while let Some(row) = cursor.next()? {
                     passed(&mut pages, row.key.len() + row.value.bytes() as usize);
                     if view.live.contains(row.row) {
@@ -224,7 +245,7 @@ impl<'a> Part<'a> {
                 }
             }
             Self::Run(view) => {
-                for row in view.live.iter() {
+                for row in rows.map(RowId).filter(|&row| view.live.contains(row)) {
                     each(PartRow {
                         row,
                         seq: view.run.seq(row),

@@ -8,13 +8,13 @@ use std::ops::Range;
 
 /// Rows with codes and vectors under one model: a [`Part`] of a snapshot, or what an evaluation holds in memory.
 pub(crate) trait Searchable: Sync {
-    /// Rows, dead ones included.
+    /// Returns the number of rows, dead ones included.
     fn len(&self) -> usize;
 
-    /// A bit per row: set if it lives. `None`: all do.
+    /// Returns a bit per row: set if it lives. `None`: all do.
     fn live(&self) -> Option<&[u64]>;
 
-    /// The packed codes of a range of blocks, checked.
+    /// Returns the packed codes of a range of blocks, checked.
     ///
     /// Requires: the model has a quantizer.
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]>;
@@ -22,10 +22,10 @@ pub(crate) trait Searchable: Sync {
     /// Begins to read the stored vectors of rows, all at once, where they are not in memory. Requires: rows ascend.
     fn prefetch(&self, rows: &[u32]);
 
-    /// The stored vectors of a range of rows, checked.
+    /// Returns the stored vectors of a range of rows, checked.
     fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>>;
 
-    /// When a row was accepted.
+    /// Returns the sequence number of a row.
     fn seq(&self, row: RowId) -> Result<Seq>;
 }
 

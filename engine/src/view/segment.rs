@@ -1,6 +1,6 @@
 //! A segment's files, open under one model: what queries and housekeeping read.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::error::{Error, Result};
 use crate::ids::SegmentId;
 use crate::model::Model;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// The open files of a segment.
 #[derive(Debug)]
-pub struct Sealed {
-    /// Which.
+pub(crate) struct Sealed {
+    /// The segment.
     pub id: SegmentId,
     /// What the user gave.
     pub rows: RowsFile,
@@ -28,16 +28,21 @@ pub struct Sealed {
 
 /// A segment as one snapshot sees it.
 #[derive(Debug, Clone)]
-pub struct SegmentView {
+pub(crate) struct SegmentView {
     /// Its files.
     pub sealed: Arc<Sealed>,
-    /// Its rows that count.
+    /// Its live rows.
     pub live: Live,
 }
 
 impl Sealed {
     /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
-    pub fn open(files: &dyn Files, dir: &Path, id: SegmentId, model: &Model) -> Result<Self> {
+    pub(crate) fn open(
+        files: &dyn Storage,
+        dir: &Path,
+        id: SegmentId,
+        model: &Model,
+    ) -> Result<Self> {
         let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
         let kind = rows.vector_kind();
         let vecs = match model.kind() {
@@ -67,19 +72,19 @@ impl Sealed {
                 Some(vecs)
             }
         };
-        let codes = match (model.id(), model.quantizer()) {
-            (Some(model_id), Some(_)) => {
+        let codes = match model.codes_id() {
+            Some(codes_id) => {
                 let path =
                     codes_path(dir, id, model).expect("a model with a quantizer has codes files");
                 let codes = CodesFile::open(files, &path)?;
                 check_codes(&codes, &rows, model).and_then(|()| {
-                    expect(codes.meta().model == model_id.0, &path, || {
-                        "made under another model".into()
+                    expect(codes.meta().codes == codes_id, &path, || {
+                        "made by another quantizer".into()
                     })
                 })?;
                 Some(codes)
             }
-            _ => None,
+            None => None,
         };
         Ok(Self {
             id,
@@ -98,7 +103,7 @@ impl Sealed {
     }
 
     /// Begins to read the segment once, with at most about this many bytes resident.
-    pub fn read_once(&self, limit: usize) -> ReadOnce<'_> {
+    pub(crate) fn read_once(&self, limit: usize) -> ReadOnce<'_> {
         ReadOnce {
             sealed: self,
             limit,
@@ -107,15 +112,15 @@ impl Sealed {
     }
 
     /// Begins to read the stored vectors of rows, all at once. Requires: rows ascend.
-    pub fn prefetch(&self, rows: &[u32]) {
+    pub(crate) fn prefetch(&self, rows: &[u32]) {
         match &self.vecs {
             Some(vecs) => vecs.prefetch(rows),
             None => self.rows.prefetch(rows),
         }
     }
 
-    /// The stored vectors of a range of rows, checked.
-    pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
+    /// Returns the stored vectors of a range of rows, checked.
+    pub(crate) fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         match &self.vecs {
             Some(vecs) => vecs.vectors(rows),
             None => self.rows.vectors(rows),
@@ -124,15 +129,15 @@ impl Sealed {
 }
 
 /// Reads a segment once through: pages behind it are given back, so that memory does not grow with the segment.
-pub struct ReadOnce<'a> {
+pub(crate) struct ReadOnce<'a> {
     sealed: &'a Sealed,
     limit: usize,
     passed: usize,
 }
 
 impl ReadOnce<'_> {
-    /// Counts bytes that were read.
-    pub fn passed(&mut self, bytes: usize) {
+    /// Records that `bytes` bytes were read, and releases pages behind them.
+    pub(crate) fn passed(&mut self, bytes: usize) {
         self.passed += bytes;
         if self.passed >= self.limit {
             self.passed = 0;
@@ -147,8 +152,8 @@ impl Drop for ReadOnce<'_> {
     }
 }
 
-/// Whether codes are those of these rows under this model's shape.
-pub fn check_codes(codes: &CodesFile, rows: &RowsFile, model: &Model) -> Result<()> {
+/// Returns an error unless the codes belong to these rows and to the model's shape.
+pub(crate) fn check_codes(codes: &CodesFile, rows: &RowsFile, model: &Model) -> Result<()> {
     codes.expect_rows(rows)?;
     let meta = codes.meta();
     let shape = model
@@ -172,21 +177,31 @@ fn expect(holds: bool, path: &Path, what: impl FnOnce() -> String) -> Result<()>
     }
 }
 
-/// Where a segment's vectors under a model's encoder are.
-pub fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
+/// The files that a model needs of a segment, in addition to those that the record names.
+pub(crate) fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
+    let vecs = match model.kind() {
+        RowsKind::Text => Some(FileName::Vecs(id, ShortId::of(&model.encoder_id().0))),
+        RowsKind::Vector => None,
+    };
+    let codes = model.codes_id();
+    let codes = codes.map(|codes| FileName::Codes(id, ShortId::of(&codes.0)));
+    [vecs, codes].into_iter().flatten().collect()
+}
+
+/// Returns where a segment's vectors under a model's encoder are.
+pub(crate) fn vecs_path(dir: &Path, id: SegmentId, model: &Model) -> PathBuf {
     FileName::Vecs(id, ShortId::of(&model.encoder_id().0)).within(dir)
 }
 
-/// Where a segment's codes under a model are; none if the model has no quantizer.
-pub fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
-    model.quantizer()?;
-    Some(FileName::Codes(id, ShortId::of(&model.id()?.0)).within(dir))
+/// Returns where a segment's codes under a model are; none if the model has no quantizer.
+pub(crate) fn codes_path(dir: &Path, id: SegmentId, model: &Model) -> Option<PathBuf> {
+    Some(FileName::Codes(id, ShortId::of(&model.codes_id()?.0)).within(dir))
 }
 
 impl SegmentView {
     /// Opens what a record names.
-    pub fn open(
-        files: &dyn Files,
+    pub(crate) fn open(
+        files: &dyn Storage,
         dir: &Path,
         record: &SegmentRecord,
         model: &Model,
@@ -195,9 +210,9 @@ impl SegmentView {
         Self::with_deletions(files, dir, record, Arc::new(sealed))
     }
 
-    /// An open segment with the deletions that a record names.
-    pub fn with_deletions(
-        files: &dyn Files,
+    /// Returns an open segment with the deletions that a record names.
+    pub(crate) fn with_deletions(
+        files: &dyn Storage,
         dir: &Path,
         record: &SegmentRecord,
         sealed: Arc<Sealed>,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The runs of one snapshot.
 #[derive(Debug, Clone, Default)]
-pub struct Tail {
+pub(crate) struct Tail {
     /// Runs that are being sealed: they change no more, but for rows that die.
     frozen: Vec<RunView>,
     /// Runs that still merge.
@@ -25,16 +25,16 @@ pub struct Tail {
 
 /// A run and which of its rows are alive.
 #[derive(Debug, Clone)]
-pub struct RunView {
+pub(crate) struct RunView {
     /// The rows.
     pub run: Arc<Run>,
-    /// Those that count.
+    /// The live rows.
     pub live: Live,
 }
 
 /// Immutable rows, ascending by `Seq`.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     dim: usize,
     seqs: Vec<Seq>,
     keys: Vec<Arc<str>>,
@@ -52,31 +52,31 @@ pub struct Run {
 }
 
 impl Tail {
-    /// The runs, oldest first.
-    pub fn runs(&self) -> impl DoubleEndedIterator<Item = &RunView> {
+    /// Returns the runs, oldest first.
+    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = &RunView> {
         self.frozen.iter().chain(&self.active)
     }
 
-    /// How many runs there are.
-    pub fn len(&self) -> usize {
+    /// Returns how many runs there are.
+    pub(crate) fn len(&self) -> usize {
         self.frozen.len() + self.active.len()
     }
 
-    /// The run at this position of [`runs`](Self::runs).
-    pub fn run(&self, at: usize) -> &RunView {
+    /// Returns the run at this position of [`runs`](Self::runs).
+    pub(crate) fn run(&self, at: usize) -> &RunView {
         match at.checked_sub(self.frozen.len()) {
             None => &self.frozen[at],
             Some(at) => &self.active[at],
         }
     }
 
-    /// Living rows.
-    pub fn alive(&self) -> u64 {
+    /// Returns the number of live rows.
+    pub(crate) fn alive(&self) -> u64 {
         self.runs().map(|view| u64::from(view.live.alive())).sum()
     }
 
-    /// Ends a row.
-    pub fn kill(&mut self, at: usize, row: RowId) -> bool {
+    /// Marks a row dead.
+    pub(crate) fn kill(&mut self, at: usize, row: RowId) -> bool {
         let view = match at.checked_sub(self.frozen.len()) {
             None => &mut self.frozen[at],
             Some(at) => &mut self.active[at],
@@ -85,7 +85,7 @@ impl Tail {
     }
 
     /// Adds a run behind the others.
-    pub fn push(&mut self, run: Run) {
+    pub(crate) fn push(&mut self, run: Run) {
         if run.row_count() == 0 {
             return;
         }
@@ -108,33 +108,35 @@ impl Tail {
         }
     }
 
-    /// What a seal takes: from here on these runs merge no more. A seal that failed before left its runs here.
-    pub fn freeze(&mut self) -> Vec<RunView> {
+    /// Freezes the active runs for a seal: they are not merged any more. Includes the runs of an earlier seal
+    /// that failed.
+    pub(crate) fn freeze(&mut self) -> Vec<RunView> {
         self.frozen.append(&mut self.active);
         self.frozen.clone()
     }
 
     /// Takes all runs out of the tail.
-    pub fn take(&mut self) -> Vec<RunView> {
+    pub(crate) fn take(&mut self) -> Vec<RunView> {
         let mut taken = std::mem::take(&mut self.frozen);
         taken.append(&mut self.active);
         taken
     }
 
-    /// The frozen runs as they are now: those that a seal took, with the rows that died since.
-    pub fn frozen(&self) -> &[RunView] {
+    /// Returns the frozen runs as they are now: those that a seal took, with the rows that died
+    /// since.
+    pub(crate) fn frozen(&self) -> &[RunView] {
         &self.frozen
     }
 
     /// Drops the frozen runs: they are in a segment.
-    pub fn clear_frozen(&mut self) {
+    pub(crate) fn clear_frozen(&mut self) {
         self.frozen.clear();
     }
 }
 
 impl Run {
-    /// The rows that a batch puts, with their codes (row-major) under the model's shape.
-    pub fn new(batch: &Batch, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
+    /// Returns the rows that a batch puts, with their codes (row-major) under the model's shape.
+    pub(crate) fn new(batch: &Batch, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
         let mut run = Self {
             vectors: batch.vectors.clone(),
             codes,
@@ -167,7 +169,7 @@ impl Run {
         }
     }
 
-    /// The living rows of two neighbours.
+    /// The live rows of two neighbours.
     fn merge(older: &RunView, newer: &RunView) -> Self {
         let Self {
             dim,
@@ -238,33 +240,33 @@ impl Run {
         self
     }
 
-    /// Rows, dead ones included.
-    pub fn row_count(&self) -> u32 {
+    /// Returns the number of rows, dead ones included.
+    pub(crate) fn row_count(&self) -> u32 {
         self.seqs.len() as u32
     }
 
-    /// When the first and the last row were accepted.
-    pub fn seqs(&self) -> (Seq, Seq) {
+    /// Returns the sequence numbers of the first and the last row.
+    pub(crate) fn seqs(&self) -> (Seq, Seq) {
         (self.seqs[0], self.seqs[self.seqs.len() - 1])
     }
 
-    /// When the row was accepted.
-    pub fn seq(&self, row: RowId) -> Seq {
+    /// Returns the sequence number of the row.
+    pub(crate) fn seq(&self, row: RowId) -> Seq {
         self.seqs[row.0 as usize]
     }
 
-    /// The user's key.
-    pub fn key(&self, row: RowId) -> &Arc<str> {
+    /// Returns the user's key.
+    pub(crate) fn key(&self, row: RowId) -> &Arc<str> {
         &self.keys[row.0 as usize]
     }
 
-    /// The text, where rows are texts.
-    pub fn text(&self, row: RowId) -> Option<&Arc<str>> {
+    /// Returns the text, where rows are texts.
+    pub(crate) fn text(&self, row: RowId) -> Option<&Arc<str>> {
         self.texts.get(row.0 as usize)
     }
 
-    /// What the user gave: the text, or else the vector.
-    pub fn value(&self, row: RowId) -> ValueRef<'_> {
+    /// Returns what the user gave: the text, or else the vector.
+    pub(crate) fn value(&self, row: RowId) -> ValueRef<'_> {
         if let Some(text) = self.text(row) {
             return ValueRef::Text(text);
         }
@@ -275,24 +277,25 @@ impl Run {
         }
     }
 
-    /// The length that the vector of a row had before it was normalised, where that is known.
-    pub fn norm(&self, row: RowId) -> Option<f64> {
+    /// Returns the length that the vector of a row had before it was normalised, where that is
+    /// known.
+    pub(crate) fn norm(&self, row: RowId) -> Option<f64> {
         known(self.norms[row.0 as usize])
     }
 
-    /// The stored vectors of a range of rows.
-    pub fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
+    /// Returns the stored vectors of a range of rows.
+    pub(crate) fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
         self.vectors.as_ref().rows(rows, self.dim)
     }
 
-    /// The packed codes of a range of blocks; empty without a quantizer.
-    pub fn blocks(&self, blocks: Range<usize>) -> &[u8] {
+    /// Returns the packed codes of a range of blocks; empty without a quantizer.
+    pub(crate) fn blocks(&self, blocks: Range<usize>) -> &[u8] {
         let bytes = self.shape.map_or(0, |shape| shape.block_bytes());
         &self.blocks[blocks.start * bytes..blocks.end * bytes]
     }
 
-    /// The row with this key, dead or alive.
-    pub fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
+    /// Returns the row with this key, dead or alive.
+    pub(crate) fn find(&self, hash: KeyHash, key: &str) -> Option<RowId> {
         let mut rows = self.index.rows_of(hash);
         rows.find(|&row| **self.key(row) == *key)
     }
@@ -318,7 +321,7 @@ mod tests {
         }
     }
 
-    /// The newest living row with this key.
+    /// The newest live row with this key.
     fn find<'t>(tail: &'t Tail, key: &str) -> Option<(&'t RunView, RowId)> {
         tail.runs().rev().find_map(|view| {
             let row = view.run.find(KeyHash::of(key), key)?;

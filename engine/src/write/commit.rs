@@ -1,9 +1,9 @@
-//! Making a new version the version: data first, name second, two witnesses.
+//! Committing a version: write the data, then the names, then the record to catalog and manifest.
 
 use super::Store;
 use super::locks::MayChangeSegments;
 use super::write_segment::{CodedRows, NewSegment, write_segment};
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What only the holder of its lock may touch: the log, the witnesses, the record they hold.
+/// The log, catalog and record, guarded by the committer's lock.
 #[derive(Debug)]
 pub(crate) struct Committer {
     pub(crate) catalog: Catalog,
@@ -37,7 +37,7 @@ pub(crate) struct Committer {
     pub(crate) closed_bytes: u64,
     /// Why nothing more is written through this handle.
     failed: Option<String>,
-    /// Given up for what this writes when the disk is full: all of it is small, or frees room, or was begun.
+    /// Released when the disk is full, for small writes and for those that free space.
     reserve: Arc<Reserve>,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Change {
 /// What a segment may be written to when the disk is full.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Room {
-    /// Free room only: nobody waits for it, and it will be tried again soon.
+    /// Only free space: no caller waits, and the operation is retried soon.
     Free,
-    /// The room of the reserve too: it was asked for, and frees more in the end.
+    /// The reserve too: the user asked for the operation, and it frees more space in the end.
     Reserve,
 }
 
@@ -117,7 +117,7 @@ impl Committer {
         log.append(batch)
     }
 
-    /// One sync for all that was appended.
+    /// Syncs everything that was appended.
     pub(super) fn sync_log(&mut self) -> Result<()> {
         self.check()?;
         let reserve = Arc::clone(&self.reserve);
@@ -141,12 +141,12 @@ impl Committer {
         Ok(self.next_log)
     }
 
-    /// Bytes of all live logs.
+    /// Returns the number of bytes of all live logs.
     pub(super) fn log_bytes(&self) -> u64 {
         self.closed_bytes + self.log.as_ref().map_or(0, LogWriter::bytes)
     }
 
-    /// The id of a new segment.
+    /// Returns the id of a new segment.
     pub(crate) fn take_segment(&mut self) -> SegmentId {
         let id = self.next_segment;
         self.next_segment = SegmentId(id.0 + 1);
@@ -179,7 +179,8 @@ impl Committer {
 }
 
 impl Store {
-    /// Writes and syncs the files of a new segment. If that fails, nothing is left of them: they take room.
+    /// Writes and syncs the files of a new segment. On failure the files are removed, because they take
+    /// space.
     pub(super) fn write_files(
         &self,
         new: &NewSegment,
@@ -289,6 +290,12 @@ impl Store {
             .map_err(Error::io("syncing", &dir))?;
         snapshot.generation = generation;
         let model = &snapshot.model;
+        let before = committer.record.clone();
+        let mut serving = before.serving.clone();
+        match snapshot.serving {
+            Some(settings) => drop(serving.insert(model.model_id(), settings)),
+            None => drop(serving.remove(&model.model_id())),
+        }
         let record = VersionRecord {
             version: RECORD_VERSION,
             generation,
@@ -300,6 +307,7 @@ impl Store {
                 Some(database) => database,
                 None => DatabaseId::random()?,
             }),
+            serving,
             encoder: model.encoder_id(),
             model: model.id(),
             segments,
@@ -307,7 +315,6 @@ impl Store {
             first_seq,
             next_segment: committer.next_segment,
         };
-        let before = committer.record.clone();
         committer.witness(&*self.files, &self.layout, record)?;
         self.versions.publish(snapshot);
         committer.closed_bytes = closed_log_bytes(&*self.files, &self.layout, committer);
@@ -323,7 +330,7 @@ impl Store {
 }
 
 /// Bytes of the logs that are still needed and closed.
-fn closed_log_bytes(files: &dyn Files, layout: &Layout, committer: &Committer) -> u64 {
+fn closed_log_bytes(files: &dyn Storage, layout: &Layout, committer: &Committer) -> u64 {
     let open = committer.log.as_ref().map(LogWriter::id);
     let names = files.list(&layout.logs()).unwrap_or_default();
     let closed = names.iter().filter_map(|name| {

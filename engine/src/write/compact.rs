@@ -19,11 +19,12 @@ use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Segments are merged up to this many rows: larger ones gain little, and cost as much room again while they merge.
+/// Segments are merged up to this many rows: larger ones gain little, and need as much space again while they
+/// merge.
 const MAX_ROWS: u64 = 1 << 24;
 /// In the background, neighbours are merged when there are this many of like size.
 const TIER: usize = 4;
-/// In the background, a segment is rewritten when one row of so many is dead.
+/// In the background, a segment is rewritten when one row in this many is dead.
 const DEAD_SHARE: u32 = 4;
 
 /// What a compaction did.
@@ -36,20 +37,20 @@ pub struct Compacted {
     pub outputs: usize,
     /// Dead rows that were dropped.
     pub dropped: u64,
-    /// The disk had no room for the rest of the work.
+    /// Whether the disk had no space for the rest of the work.
     pub out_of_room: bool,
 }
 
 impl Store {
-    /// Merges all that can be merged and drops every dead row. Where there is no room to merge, only drops the dead rows
-    /// of segments, and says so in [`Compacted::out_of_room`].
+    /// Merges all that can be merged and drops every dead row. If there is no space to merge, only drops dead rows and
+    /// sets [`Compacted::out_of_room`].
     pub(crate) fn compact(&self) -> Result<Compacted> {
         let compacting = self.start_compacting();
         let mut done = Compacted::default();
         match self.merge_all(&compacting, &mut done) {
             Err(e) if e.is_full() => {
                 self.drop_dead(&compacting, &mut done)?;
-                // Perhaps what was freed is room enough.
+                // The freed space may be enough.
                 match self.merge_all(&compacting, &mut done) {
                     Err(e) if e.is_full() => done.out_of_room = true,
                     outcome => outcome?,
@@ -69,8 +70,8 @@ impl Store {
         Ok(())
     }
 
-    /// Drops the dead rows of each segment by itself. The one with the fewest living rows comes first: it needs the least
-    /// room, often none, and what it frees is room for the next.
+    /// Drops the dead rows of each segment by itself. The one with the fewest live rows comes first: it needs the least
+    /// space, often none, and frees space for the next.
     fn drop_dead(&self, compacting: &Compacting<'_>, done: &mut Compacted) -> Result<()> {
         loop {
             let sizes = sizes(&self.current());
@@ -82,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Does the one piece of compaction that is most due, if any is. Whether it did.
+    /// Runs the most urgent compaction, if any is due. Returns `true` if it ran.
     pub(crate) fn compact_in_background(&self) -> Result<bool> {
         let Some(compacting) = self.try_compacting() else {
             return Ok(false);
@@ -170,7 +171,7 @@ impl Store {
     }
 }
 
-/// The living rows of the output: those that were copied and have not died since.
+/// The live rows of the output: those that were copied and have not died since.
 fn carry(before: &[SegmentView], now: &[SegmentView]) -> Live {
     let alive: u32 = before.iter().map(|view| view.live.alive()).sum();
     let mut live = Live::all(alive);

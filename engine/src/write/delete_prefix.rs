@@ -56,8 +56,8 @@ impl Batch<'_> {
 
     fn delete(&mut self) -> Result<()> {
         if self.watch.is_stopped() {
-            return Err(Error::invalid(
-                "stopped before all rows were deleted; the same call again deletes the others",
+            return Err(Error::Cancelled(
+                "not all rows were deleted; the same call again deletes the others",
             ));
         }
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();

@@ -30,7 +30,8 @@ struct Queued {
     slot: Arc<Slot>,
 }
 
-/// Where the one who commits a batch leaves its outcome: how many living rows it ended.
+/// The outcome of a batch, set by the thread that commits it: the number of live rows that it
+/// replaced or deleted.
 type Slot = Mutex<Option<Result<u64>>>;
 
 impl Queue {
@@ -44,7 +45,7 @@ impl Queue {
 }
 
 impl Store {
-    /// Queues a batch and sees it committed. None if it was prepared under a model that is no longer the active one.
+    /// Queues a batch and sees it committed. Returns `None` if the active model has changed since it was prepared.
     pub(super) fn write(&self, prepared: Prepared) -> Result<Option<u64>> {
         let slot = Arc::new(Slot::new(None));
         {
@@ -69,7 +70,7 @@ impl Store {
             });
         }
         let mut committer = lock(&self.commit);
-        // Whoever held the committer before us may have committed our batch with theirs.
+        // The previous holder of the committer may have committed our batch.
         if lock(&slot).is_none() {
             self.flush(&mut committer);
         }
@@ -90,7 +91,7 @@ impl Store {
         next_seq
     }
 
-    /// The same for one who holds the queue too, so that nothing is queued until it lets go.
+    /// Like [`flush`](Self::flush), for a caller that also holds the queue's lock.
     pub(crate) fn flush_held(&self, committer: &mut Committer, queue: &mut Queue) {
         self.commit_group(committer, std::mem::take(&mut queue.open));
     }

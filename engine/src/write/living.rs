@@ -1,4 +1,4 @@
-//! The living rows of some parts, one after the other, as the rows of a new segment.
+//! The live rows of some parts, one after the other, as the rows of a new segment.
 
 use super::write_segment::{CodedRows, Rows, TakeCodes, TakeRow, TakeVectors};
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::ids::RowId;
 use crate::model::Model;
 use crate::view::part::Part;
 
-/// The living rows of neighbouring parts. Parts are listed in the order of their `Seq`s, and only neighbours become
+/// The live rows of neighbouring parts. Parts are listed in the order of their `Seq`s, and only neighbours become
 /// one segment, so one after the other is by `Seq`.
 pub(super) struct Living<'a> {
     pub(super) parts: Vec<Part<'a>>,

@@ -5,32 +5,33 @@
 //! 3. the *committer* (`Store::commit`): the log, the witnesses and the record.
 //! 4. the *queue* (`Store::queue`): batches that wait for the log.
 //!
-//! Who holds one takes only later ones. Queries take none: they see what was last published.
+//! A holder of one lock takes only later ones. Queries take no locks; they see the last published
+//! snapshot.
 
 use super::Store;
 use crate::threads::lock;
 use std::sync::{Mutex, MutexGuard};
 
-/// The locks of those who change the list of segments.
+/// The locks for changing the list of segments.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     compacting: Mutex<()>,
     sealing: Mutex<()>,
 }
 
-/// Segments are being merged, or the model is changed, by the one who holds this.
+/// Proof that the *compacting* lock is held.
 #[derive(Debug)]
 pub(crate) struct Compacting<'s>(#[expect(dead_code, reason = "held")] MutexGuard<'s, ()>);
 
-/// A segment is being made of the tail by the one who holds this.
+/// Proof that the *sealing* lock is held.
 #[derive(Debug)]
 pub(crate) struct Sealing<'s>(#[expect(dead_code, reason = "held")] MutexGuard<'s, ()>);
 
-/// The store is being opened: nobody else has it yet.
+/// Proof that the store is being opened and not shared yet.
 #[derive(Debug)]
 pub(super) struct Opening;
 
-/// What one holds who may change the list of segments.
+/// Proof that the caller may change the list of segments.
 pub(crate) trait MayChangeSegments {}
 
 impl MayChangeSegments for Compacting<'_> {}
@@ -43,7 +44,7 @@ impl Store {
         Compacting(lock(&self.locks.compacting))
     }
 
-    /// The same for one who does not wait.
+    /// Returns the lock if it is free.
     pub(super) fn try_compacting(&self) -> Option<Compacting<'_>> {
         self.locks.compacting.try_lock().ok().map(Compacting)
     }
@@ -53,7 +54,7 @@ impl Store {
         Sealing(lock(&self.locks.sealing))
     }
 
-    /// The same for one who does not wait.
+    /// Returns the lock if it is free.
     pub(super) fn try_sealing(&self) -> Option<Sealing<'_>> {
         self.locks.sealing.try_lock().ok().map(Sealing)
     }

@@ -1,10 +1,10 @@
 //! The one writing process of a database: what [`Database`](crate::Database) holds, and how it changes.
 //!
-//! A write passes through three hands. The *caller* checks, encodes and quantizes its rows under a snapshot, with no
-//! lock ([`prepare`]). The *queue* gives them their `Seq`s, in the order of calls. Whoever then gets the *committer*
-//! first takes everything queued, writes it to the log with one sync, applies it to a copy of the newest snapshot
-//! and publishes that ([`group`]). Segments are written with no lock held, and named by a new version under the
-//! committer's ([`commit`]).
+//! A write passes through three stages. The *caller* checks, encodes and quantizes its rows under a snapshot, with
+//! no lock ([`prepare`]). The *queue* gives them their `Seq`s, in the order of calls. The first thread to get the
+//! *committer* takes everything queued, writes it to the log with one sync, applies it to a copy of the newest
+//! snapshot and publishes that ([`group`]). Segments are written with no lock held, and named by a new version under
+//! the committer's ([`commit`]).
 
 mod commit;
 mod compact;
@@ -33,8 +33,9 @@ use crate::disk::reserve::Reserve;
 use crate::error::is_full;
 use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
+use crate::model::serving::Serving;
 use crate::options::Options;
-use crate::row::{Inserted, Row};
+use crate::row::{Inserted, RowBatch};
 use crate::snapshot::Snapshot;
 use crate::version::publish::Versions;
 use crate::write::sealer::Bell;
@@ -53,11 +54,11 @@ pub(crate) struct Store {
     pub(crate) commit: Mutex<Committer>,
     /// Held by those who change the list of segments.
     locks: Locks,
-    /// Calls the thread that seals.
+    /// Wakes the sealing thread.
     pub(crate) bell: Bell,
     /// Room for a full disk; the committer has it too.
     pub(crate) reserve: Arc<Reserve>,
-    /// Recovery found no room to carry the logs over. They are used as they are, and take no rows until a seal has
+    /// Recovery had no space to copy the logs. They are used as they are, and accept no rows until a seal has
     /// retired them.
     pub(crate) in_place: AtomicBool,
     pub(crate) warnings: Vec<String>,
@@ -66,7 +67,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// The newest snapshot.
+    /// Returns the newest snapshot.
     pub(crate) fn current(&self) -> Arc<Snapshot> {
         self.versions.current()
     }
@@ -77,7 +78,7 @@ impl Store {
     }
 
     /// Inserts or replaces rows; returns when they are durable.
-    pub(crate) fn insert(&self, rows: &[Row]) -> Result<Inserted> {
+    pub(crate) fn insert(&self, rows: RowBatch<'_>) -> Result<Inserted> {
         self.expect_room()?;
         loop {
             let snapshot = self.current();
@@ -114,16 +115,14 @@ impl Store {
 }
 
 impl Store {
-    /// Seals what is due. The rows at hand are durable whatever comes of it: a failure is logged, and met again by the
-    /// next write.
+    /// Seals what is due. The rows are already durable: a failure is logged, and the next write tries again.
     fn seal_or_warn(&self) {
         if let Err(e) = self.seal_if_due() {
             tracing::warn!("sealing: {e}");
         }
     }
 
-    /// Refuses rows on a disk that was found full, until there is room again: the little that is left is for what frees
-    /// more.
+    /// Returns an error while the disk is full: the remaining space is reserved for operations that free space.
     fn expect_room(&self) -> Result<()> {
         let refused = |e: Error| match e {
             Error::Io { source, .. } if is_full(&source) => {
@@ -141,7 +140,8 @@ impl Store {
         if !self.reserve.is_whole() {
             match self.reserve.restore(self.current().rows()) {
                 Err(e) if e.is_full() => return Err(refused(e)),
-                // Without a reserve for some other reason, rows can be inserted as long as there is room.
+                // If the reserve is missing for another reason, rows can be inserted as long as there is
+                // space.
                 Err(e) => tracing::debug!("no reserve: {e}"),
                 Ok(()) => {}
             }
@@ -161,6 +161,22 @@ impl Store {
                 first_seq,
             },
         )
+    }
+
+    /// Commits settings of queries under the active model.
+    pub(crate) fn serve(&self, serving: Serving) -> Result<()> {
+        let compacting = self.start_compacting();
+        let mut committer = lock(&self.commit);
+        self.flush(&mut committer);
+        let mut snapshot = Snapshot::clone(&self.current());
+        snapshot.serving = Some(serving);
+        let (first_log, first_seq) = (committer.record.first_log, committer.record.first_seq);
+        let change = Change {
+            snapshot,
+            first_log,
+            first_seq,
+        };
+        self.commit_version(&compacting, &mut committer, change)
     }
 
     /// Closes the log in order.

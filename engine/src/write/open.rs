@@ -1,4 +1,4 @@
-//! Making a database, and opening it for writing.
+//! Creating a database, and opening it for writing.
 
 use super::Store;
 use super::commit::Committer;
@@ -10,16 +10,17 @@ use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
-use crate::metric::Metric;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
+use crate::model::encoder::default_bundle;
 use crate::model::registry;
-use crate::options::{CreateOptions, Options};
+use crate::options::{CreateOptions, NewRows, Options};
 use crate::threads;
 use crate::version::catalog::Catalog;
 use crate::version::creation::{self, Creation, Making};
 use crate::version::publish::Versions;
 use crate::version::{VersionRecord, manifest, recover};
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -34,11 +35,7 @@ impl Store {
     ) -> Result<Self> {
         threads::count(options.threads)?;
         let layout = Layout::new(dir);
-        let bundle = new.bundle.as_deref().map(Bundle::open).transpose()?;
-        let mut model = new_model(new, bundle.as_ref())?;
-        if let Some(precision) = new.store {
-            model = model.stored_as(precision);
-        }
+        let model = new_model(new)?;
         let creation = Creation::begin(&*files, &layout, Making::Database)?;
         let warnings = Vec::from_iter(creation.restarted.then(|| {
             "an earlier creation of this database was not finished; it was started over".into()
@@ -48,6 +45,10 @@ impl Store {
             return Err(e);
         }
         let lock = creation.finish(&*files, &layout)?;
+        let options = match &new.rows {
+            NewRows::Encoded { encoder, .. } => options.encoder(Arc::clone(&encoder.0)),
+            _ => options,
+        };
         Self::recover(files, layout, lock, options, warnings)
     }
 
@@ -124,37 +125,42 @@ fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
     manifest::publish(files, layout.dir(), &record)
 }
 
-/// The model that a new database starts with.
-fn new_model(new: &CreateOptions, bundle: Option<&Bundle>) -> Result<Model> {
-    let Some(bundle) = bundle else {
-        let dim = new.dim.ok_or_else(|| {
-            Error::invalid(
-                "a database without an encoder needs the width of its vectors: give `--dim N`",
-            )
-        })?;
-        if !(1..=65_536).contains(&dim) {
-            return Err(Error::invalid(format!(
-                "vectors of {dim} values; 1 to 65536 can be stored"
-            )));
+/// Returns the model that a new database starts with.
+fn new_model(new: &CreateOptions) -> Result<Model> {
+    let model = match &new.rows {
+        NewRows::Vectors { dim, metric } => {
+            if !(1..=65_536).contains(dim) {
+                return Err(Error::invalid(format!(
+                    "vectors of {dim} values; 1 to 65536 can be stored"
+                )));
+            }
+            Model::none(*dim, *metric)
         }
-        return Ok(Model::none(dim, new.metric.unwrap_or(Metric::Cosine)));
+        NewRows::Text => Model::open(Bundle::open(default_bundle()?)?, 0)?,
+        NewRows::Bundle { path, dim, metric } => {
+            let model = Model::open(Bundle::open(path)?, 0)?;
+            expect_same("vectors of", *dim, model.dim())?;
+            expect_same("the metric", *metric, model.metric())?;
+            model
+        }
+        NewRows::Encoded { encoder, metric } => {
+            let (name, dim) = (encoder.0.name(), encoder.0.dim());
+            let bundle = Bundle::of_plugged_encoder(name, dim, *metric)?;
+            Model::open(bundle, 0)?.plug(Some(encoder))?
+        }
     };
-    let model = Model::open(bundle.clone(), 0)?;
-    if let Some(dim) = new.dim
-        && dim != model.dim()
-    {
-        return Err(Error::invalid(format!(
-            "the bundle has vectors of {}, not {dim}",
-            model.dim()
-        )));
+    Ok(match new.store {
+        Some(precision) => model.stored_as(precision),
+        None => model,
+    })
+}
+
+/// Refuses a bundle that is not what was asked for.
+fn expect_same<T: PartialEq + Display>(what: &str, wanted: Option<T>, has: T) -> Result<()> {
+    match wanted {
+        Some(wanted) if wanted != has => Err(Error::invalid(format!(
+            "the bundle has {what} {has}, not {wanted}"
+        ))),
+        _ => Ok(()),
     }
-    if let Some(metric) = new.metric
-        && metric != model.metric()
-    {
-        return Err(Error::invalid(format!(
-            "the bundle is for {}, not {metric}",
-            model.metric()
-        )));
-    }
-    Ok(model)
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::log::Change;
-use crate::row::{Inserted, Row, Value};
+use crate::row::{Given, Inserted, RowBatch};
 use crate::snapshot::{Place, Snapshot};
 use crate::stored::{Stored, StoredRef};
 use std::collections::HashMap;
@@ -19,44 +19,46 @@ pub(crate) struct Prepared {
     pub(crate) codes: Vec<u8>,
     /// For each change, the row of the snapshot that has its key.
     pub(crate) found: Vec<Option<Place>>,
-    /// What is known already: unchanged rows, and rows that a later one of the same batch replaces.
+    /// The counts known so far: unchanged rows, and rows replaced within the batch.
     pub(crate) inserted: Inserted,
 }
 
 /// Prepares an insert. Every row is checked before anything is encoded.
-pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared> {
+pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: RowBatch<'_>) -> Result<Prepared> {
     let model = &snapshot.model;
     let mut prepared = Prepared::new(snapshot);
     // Of rows with the same key the last counts.
     let mut last = HashMap::with_capacity(rows.len());
-    for (at, row) in rows.iter().enumerate() {
-        (model.check_row(row))
-            .map_err(|why| Error::invalid(format!("{}: {why}", describe(at, row))))?;
-        if last.insert(row.key.as_str(), at).is_some() {
+    for at in 0..rows.len() {
+        (rows.check(at))
+            .and_then(|()| model.check_kind(rows.given(at)))
+            .map_err(|why| Error::invalid(format!("{}: {why}", describe(at, rows.key(at)))))?;
+        if last.insert(rows.key(at), at).is_some() {
             prepared.inserted.replaced += 1;
         }
     }
     let mut texts = Vec::new();
     let mut vectors = Stored::none(model.precision());
-    for (at, row) in rows.iter().enumerate() {
-        if prepared.inserted.replaced > 0 && last[row.key.as_str()] != at {
+    for at in 0..rows.len() {
+        let key = rows.key(at);
+        if prepared.inserted.replaced > 0 && last[key] != at {
             continue;
         }
-        let found = snapshot.find(&row.key)?;
-        let (text, norm) = match &row.value {
-            Value::Text(text) => {
+        let found = snapshot.find(key)?;
+        let (text, norm) = match rows.given(at) {
+            Given::Text(text) => {
                 if let Some(place) = found
                     && snapshot.text(place)?.as_deref() == Some(text)
                 {
                     prepared.inserted.unchanged += 1;
                     continue;
                 }
-                texts.push(text.as_str());
-                (Some(text.as_str().into()), None)
+                texts.push(text);
+                (Some(text.into()), None)
             }
-            Value::Vector(vector) => {
-                let (unit, norm) = model.check_norm(vector, || describe(at, row))?;
-                let stored = model.round(&unit, |_| describe(at, row))?;
+            Given::Vector(vector) => {
+                let (unit, norm) = model.check_norm(vector, || describe(at, key))?;
+                let stored = model.round(&unit, |_| describe(at, key))?;
                 if let Some(place) = found
                     && snapshot.holds(place, vector, stored.as_ref(), norm)?
                 {
@@ -68,7 +70,7 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: &[Row]) -> Result<Prepared>
             }
         };
         prepared.changes.push(Change::Put {
-            key: row.key.as_str().into(),
+            key: key.into(),
             text,
             norm,
         });
@@ -115,8 +117,8 @@ impl Prepared {
     }
 }
 
-/// A row in words, its key cut to what a message can hold.
-fn describe(at: usize, row: &Row) -> String {
-    let key: String = row.key.chars().take(80).collect();
+/// Describes a row for messages, with a shortened key.
+fn describe(at: usize, key: &str) -> String {
+    let key: String = key.chars().take(80).collect();
     format!("row {at} of the batch (key {key:?})")
 }

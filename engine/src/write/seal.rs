@@ -16,15 +16,15 @@ use crate::view::segment::{Sealed, SegmentView};
 use crate::view::tail::RunView;
 use std::sync::Arc;
 
-/// A log of this many bytes or rows is sealed when its writer has done. Opening one takes about 50 ms, of every process
-/// and again each time; a sealed one 5 ms. A seal costs some syncs, 0.1 to 0.2 s, so smaller logs are left to grow: small
-/// inserts share the next seal.
+/// A log of this many bytes or rows is sealed when its writer has finished. Opening one takes about 50 ms, of every
+/// process and again each time; a sealed one 5 ms. A seal costs some syncs, 0.1 to 0.2 s, so smaller logs are left to
+/// grow: small inserts share the next seal.
 const LARGE_BYTES: u64 = 8 << 20;
 const LARGE_ROWS: u64 = 1 << 16;
 
 impl Store {
-    /// Sees to it that the tail is sealed if it or its logs have grown enough. If they have grown to twice that, waits,
-    /// so that writers never outrun the seals for long.
+    /// Triggers a seal if the tail or its logs have reached the limits. If they have grown to twice that, waits, so
+    /// that writers never outrun the seals for long.
     pub(super) fn seal_if_due(&self) -> Result<()> {
         if !self.is_due(1) {
             return Ok(());
@@ -74,13 +74,13 @@ impl Store {
         }
     }
 
-    /// Makes a segment of the tail. Whether there was anything to seal.
+    /// Seals the tail into a segment. Returns `true` if there was anything to seal.
     pub(crate) fn seal(&self) -> Result<bool> {
         let sealing = self.start_sealing();
         self.seal_locked(&sealing)
     }
 
-    /// The same for one who holds the lock.
+    /// Like [`seal`](Self::seal), for a caller that holds the lock.
     pub(crate) fn seal_locked(&self, sealing: &Sealing<'_>) -> Result<bool> {
         // Freeze: from here on new rows go to other runs and to another log.
         let (taken, new, first_log, first_seq, model) = {
@@ -102,7 +102,7 @@ impl Store {
             (taken, new, first_log, first_seq, model)
         };
 
-        // Write: no lock that a reader or a writer wants.
+        // Write: without a lock that readers or writers need.
         let dir = self.layout.segments();
         let alive: u64 = taken.iter().map(|view| u64::from(view.live.alive())).sum();
         let sealed = if alive == 0 {
@@ -152,8 +152,8 @@ impl Store {
 }
 
 impl Store {
-    /// Seals the few rows of a tail at once, for one who holds the committer and is about to commit: the segment is for
-    /// it to name, the snapshot's tail is empty after.
+    /// Seals the few rows of a tail at once, for a caller that holds the committer and is about to commit: the segment
+    /// is for it to name, the snapshot's tail is empty after.
     pub(crate) fn seal_last(
         &self,
         committer: &mut Committer,
@@ -180,7 +180,7 @@ impl Store {
     }
 }
 
-/// The living rows of the runs that a seal took.
+/// The live rows of the runs that a seal took.
 fn living<'a>(taken: &'a [RunView], model: &'a Model) -> Living<'a> {
     Living {
         parts: taken.iter().map(Part::Run).collect(),

@@ -1,4 +1,4 @@
-//! The thread of an open database that seals what is due, so that no insert waits for it.
+//! The background thread that seals the tail.
 
 use crate::error::Result;
 use crate::threads::start;
@@ -13,15 +13,15 @@ enum Call {
     Stop,
 }
 
-/// By which a store calls its sealer. Without one, or when it has died, nobody comes.
+/// Wakes the sealing thread. Does nothing if the thread was not started or has exited.
 #[derive(Debug, Default)]
 pub(crate) struct Bell(OnceLock<Sender<Call>>);
 
 impl Bell {
-    /// Asks for a seal, soon.
+    /// Requests a seal.
     pub(crate) fn ring(&self) {
         if let Some(calls) = self.0.get() {
-            // Full: it was asked for, and has not begun.
+            // A full channel means that a seal is already requested.
             let _ = calls.try_send(Call::Seal);
         }
     }
@@ -65,7 +65,7 @@ impl Drop for Sealer {
     fn drop(&mut self) {
         let _ = self.calls.send(Call::Stop);
         if let Some(thread) = self.thread.take() {
-            // Its panics are printed where they happen.
+            // The panic hook has already printed the message.
             let _ = thread.join();
         }
     }

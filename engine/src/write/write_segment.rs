@@ -18,14 +18,14 @@ use std::sync::Arc;
 
 /// Takes a row.
 pub(crate) type TakeRow<'a> = &'a mut dyn FnMut(Seq, &str, ValueRef<'_>) -> Result<()>;
-/// Takes stored vectors of texts, some whole rows.
+/// Takes stored vectors of texts, several complete rows.
 pub(crate) type TakeVectors<'a> = &'a mut dyn FnMut(StoredRef<'_>) -> Result<()>;
 /// Takes codes, row-major, some whole rows.
 pub(crate) type TakeCodes<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
-/// Rows that become a segment. Each walk is in the same order, ascending by `Seq`.
+/// Rows that become a segment. Every iteration has the same order, ascending by `Seq`.
 pub(crate) trait Rows {
-    /// What the user gave.
+    /// Calls `take` with every row.
     fn each_row(&self, take: TakeRow<'_>) -> Result<()>;
     /// Stored vectors of texts, some whole rows at a time.
     fn each_vector(&self, take: TakeVectors<'_>) -> Result<()>;
@@ -132,7 +132,9 @@ impl CodesSink {
         let meta = CodesMeta {
             segment,
             rows_hash,
-            model: model.id().expect("a model with a quantizer has a bundle").0,
+            codes: model
+                .codes_id()
+                .expect("a model with a quantizer has codes"),
             rows,
             shape,
         };

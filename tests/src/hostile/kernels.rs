@@ -2,9 +2,9 @@
 
 use mopqdb::Metric;
 use mopqdb::StoredRef;
-use mopqdb::kernel::Kernel;
 use mopqdb::quantizer::{CodeShape, Codebook, LookupTable, Quantizer};
-use mopqdb::scan::{BlockSource, Found, Scanner, VectorSource};
+use mopqdb::testing::kernel::Kernel;
+use mopqdb::testing::scan::{BlockSource, Found, Scanner, VectorSource};
 use std::ops::Range;
 
 /// Bytes as a source of choices; zeros when they are at their end.

@@ -134,10 +134,7 @@ fn texts_of_every_byte_come_back_as_they_were() {
     }
     let dir = scratch();
     let path = dir.path().join("db");
-    let options = || Options {
-        threads: 1,
-        ..Options::default()
-    };
+    let options = || Options::default().threads(1);
     let db = Database::create(&path, &CreateOptions::bundle(tiny()), options()).unwrap();
     let strings = odd_strings();
     let rows: Vec<Row> = (strings.iter().enumerate())

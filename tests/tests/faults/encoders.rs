@@ -51,10 +51,7 @@ impl Parts {
             .method("encoder")
             .encoder(self.spec.clone(), self.dim, files)
             .finish()?;
-        let options = Options {
-            threads: 1,
-            ..Options::default()
-        };
+        let options = Options::default().threads(1);
         let new = CreateOptions::bundle(bundle.dir());
         let db = Database::create(dir.path().join("db"), &new, options)?;
         db.insert(&[Row::text("a", "a blue horse"), Row::text("b", "")])?;

@@ -2,7 +2,7 @@
 
 use crate::world::{DIM, Models, Step, World, options};
 use crate::{Case, report, scratch, torture};
-use mopqdb::{Database, Hit, Options, QueryOptions, Reader, Row, Search};
+use mopqdb::{Database, Hit, QueryOptions, Reader, Row, Search};
 use mopqdb_tests::recording::copy_dir;
 use mopqdb_tests::support::{Random, put};
 use std::fs;
@@ -261,10 +261,7 @@ fn files_cut_short_while_they_are_open_end_no_process_that_maps_none() {
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
     let world = sample(&models, &path);
-    let careful = Options {
-        no_mmap: true,
-        ..options()
-    };
+    let careful = options().no_mmap(true);
     let reader = Reader::open(&path, careful).unwrap();
     for (file, _) in files(&path) {
         // In place, as a clumsy hand would; segments are read-only.

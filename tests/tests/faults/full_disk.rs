@@ -2,8 +2,8 @@
 
 use crate::world::{DIM, Known, Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
-use mopqdb::disk::files::Files;
-use mopqdb::{Database, Error, Options, PruneOptions, Reader, Row, VerifyOptions, prune, verify};
+use mopqdb::testing::disk::Files;
+use mopqdb::{Database, Error, PruneOptions, Reader, Row, VerifyOptions, prune, verify};
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::quota::Quota;
 use mopqdb_tests::recording::copy_dir;
@@ -50,10 +50,7 @@ fn leave(models: &Models, files: &Arc<dyn Files>, path: &Path, worlds: &[World])
     }
     models.check(&db.snapshot(), std::slice::from_ref(&world));
     drop(db);
-    let options = PruneOptions {
-        orphans: true,
-        ..PruneOptions::default()
-    };
+    let options = PruneOptions::default().orphans(true);
     prune(path, &options).expect("what is not used can be dropped");
     let db = open(files, path).expect("a pruned database can be opened");
     models.check(&db.snapshot(), std::slice::from_ref(&world));
@@ -161,10 +158,7 @@ fn torn(models: &Models, dir: &Path, n: usize) -> World {
     models.create(&first);
     let mut random = Random::new(1003);
     let step = Step::Insert(rows(&mut random, "k", n));
-    let options = Options {
-        seal_rows: 1 << 20,
-        ..options()
-    };
+    let options = options().seal_rows(1 << 20);
     let db = Database::open(&first, options).unwrap();
     models.run(&db, &step).unwrap();
     let more = Step::Insert(rows(&mut random, "torn", 400));
@@ -292,16 +286,13 @@ fn a_small_file_system_that_is_full_can_be_left_without_more_room() {
     };
     let path = mounted.0.join("db");
     models.create(&path);
-    let files: Arc<dyn Files> = Arc::new(mopqdb::disk::files::Disk::default());
+    let files: Arc<dyn Files> = Arc::new(mopqdb::testing::disk::Disk::default());
     let mut world = World::default();
     let mut random = Random::new(1005);
     for round in 0..if torture() { 20 } else { 4 } {
         let _case = Case(format!("round {round}"));
         let mut known = Known::new(world);
-        let options = Options {
-            seal_rows: 2000,
-            ..options()
-        };
+        let options = options().seal_rows(2000);
         let db = Database::open(&path, options).unwrap();
         let mut errors = Vec::new();
         for n in 0.. {

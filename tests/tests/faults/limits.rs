@@ -2,7 +2,7 @@
 
 use crate::world::{DIM, Known, Models, Step, World, options};
 use crate::{scratch, torture};
-use mopqdb::{Database, Error, Options, Reader};
+use mopqdb::{Database, Error, Reader};
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::recording::copy_dir;
 use mopqdb_tests::support::{Random, put};
@@ -81,15 +81,8 @@ fn a_disk_that_fills_up_refuses_in_words_and_keeps_what_it_took() {
     let rounds = if torture() { 20 } else { 4 };
     let mut world = World::default();
     for round in 0..rounds {
-        let db = Database::open(
-            &path,
-            Options {
-                seal_rows: 1000,
-                seal_in_background: false,
-                ..options()
-            },
-        )
-        .unwrap();
+        let db =
+            Database::open(&path, options().seal_rows(1000).seal_in_background(false)).unwrap();
         let mut errors = Vec::new();
         let mut known = Known::new(world);
         for n in 0..4000 {

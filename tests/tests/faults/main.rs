@@ -17,6 +17,7 @@ mod processes;
 mod rebuilds;
 mod registering;
 mod repairs;
+mod seen;
 mod stress;
 mod world;
 

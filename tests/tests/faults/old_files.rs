@@ -91,11 +91,8 @@ fn a_database_of_format_1_is_read_written_and_rebuilt() {
         .into_iter()
         .find(|m| !m.active && !m.exact)
         .unwrap();
-    db.rebuild(&mopqdb::RebuildOptions {
-        model: Some(other.id),
-        ..Default::default()
-    })
-    .unwrap();
+    db.rebuild(&mopqdb::RebuildOptions::default().model(Some(other.id)))
+        .unwrap();
     assert_eq!(db.snapshot().rows(), 41);
 }
 

@@ -7,7 +7,7 @@
 
 use crate::world::{Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
-use mopqdb::disk::files::{Disk, Files};
+use mopqdb::testing::disk::{Disk, Files};
 use mopqdb::{Database, Reader};
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Fate, Recording, copy_dir};
 use mopqdb_tests::support::Random;

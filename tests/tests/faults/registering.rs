@@ -22,12 +22,7 @@ fn trained(dir: &Path) -> [Bundle; 2] {
     let mut random = Random::new(61);
     let vectors: Vec<f32> = (0..60).flat_map(|_| random.vector(32)).collect();
     [1, 2].map(|seed| {
-        let options = TrainPq {
-            subspaces: 4,
-            codewords: 16,
-            seed,
-            ..TrainPq::default()
-        };
+        let options = TrainPq::default().subspaces(4).codewords(16).seed(seed);
         let trained = train_pq(&vectors, 32, Metric::Cosine, &options).unwrap();
         let bundle = BundleWriter::new(dir.join(format!("trained-{seed}")))
             .encoder_from(&encoder)
@@ -61,10 +56,7 @@ fn database(path: &Path, [first, second]: &[Bundle; 2], damaged: bool) {
 }
 
 fn is_sound(path: &Path) -> bool {
-    let deep = VerifyOptions {
-        deep: true,
-        ..VerifyOptions::default()
-    };
+    let deep = VerifyOptions::default().deep(true);
     verify(path, &deep).unwrap().is_sound()
 }
 

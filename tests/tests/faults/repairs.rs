@@ -4,18 +4,17 @@
 use crate::world::{Models, Step, World, held, options, script};
 use crate::{Case, report, scratch, torture};
 use mopqdb::Value;
-use mopqdb::disk::files::Disk;
-use mopqdb::segment::{FileName, RowsFile};
+use mopqdb::testing::disk::Disk;
+use mopqdb::testing::segment::{FileName, RowsFile};
 use mopqdb::{Database, RepairOptions, VerifyOptions, read_rows, repair, verify};
 use mopqdb_tests::support::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DEEP: VerifyOptions = VerifyOptions {
-    deep: true,
-    encode: 0,
-};
+fn deep() -> VerifyOptions {
+    VerifyOptions::default().deep(true)
+}
 
 /// What was done to a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -262,7 +261,7 @@ fn check(broken: &Path, world: &World, whole: &BTreeMap<u64, (String, Vec<f32>)>
     assert_eq!(repaired.rows, Some(rows.len() as u64));
     db.query(&[0.5; crate::world::DIM], 1000).unwrap();
     db.close().unwrap();
-    let found = verify(broken, &DEEP).unwrap();
+    let found = verify(broken, &deep()).unwrap();
     assert!(found.is_sound(), "{:?} after {repaired:?}", found.problems);
 
     let names = |file: &Path| file.file_name().unwrap().to_str().unwrap().to_owned();
@@ -360,7 +359,7 @@ fn rows_that_were_put_aside_are_restored() {
             );
         }
         db.close().unwrap();
-        assert!(verify(&path, &DEEP).unwrap().is_sound());
+        assert!(verify(&path, &deep()).unwrap().is_sound());
         assert!(
             repair(&path, &accept.restore(true))
                 .unwrap()

@@ -3,7 +3,7 @@
 use crate::processes::{ReaderProcess, first_values};
 use crate::world::{DIM, Models, options};
 use crate::{report, scratch, torture};
-use mopqdb::{Database, Options, Reader, RebuildOptions, Row};
+use mopqdb::{Database, Reader, RebuildOptions, Row};
 use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::collections::BTreeMap;
@@ -65,12 +65,10 @@ impl Drop for Stop<'_> {
 }
 
 fn busy(path: &std::path::Path) -> Database {
-    let options = Options {
-        maintenance: Duration::from_millis(20),
-        auto_compact: true,
-        seal_in_background: true,
-        ..options()
-    };
+    let options = options()
+        .maintenance(Duration::from_millis(20))
+        .auto_compact(true)
+        .seal_in_background(true);
     Database::open(path, options).unwrap()
 }
 
@@ -138,11 +136,9 @@ fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
                 if !running() {
                     break;
                 }
-                let wanted = RebuildOptions {
-                    model: Some(models.0[n % 2].model_id()),
-                    threads: 1,
-                    ..RebuildOptions::default()
-                };
+                let wanted = RebuildOptions::default()
+                    .model(Some(models.0[n % 2].model_id()))
+                    .threads(1);
                 // From within, and as another process would, which leaves the commit to this one.
                 if n % 2 == 0 {
                     db.rebuild(&wanted).unwrap();
@@ -333,10 +329,10 @@ fn a_rebuild_makes_codes_anew_that_were_there_a_moment_ago() {
     let db = Database::open_on(Watched::disk(merging.clone()), &path, options()).unwrap();
     db.insert(&[Row::vector("one", [1.0; DIM])]).unwrap();
     db.seal().unwrap();
-    let to = |n: usize| RebuildOptions {
-        model: Some(models.0[n].model_id()),
-        threads: 1,
-        ..RebuildOptions::default()
+    let to = |n: usize| {
+        RebuildOptions::default()
+            .model(Some(models.0[n].model_id()))
+            .threads(1)
     };
     db.rebuild(&to(1)).unwrap();
     db.rebuild(&to(0)).unwrap();

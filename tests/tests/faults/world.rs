@@ -1,6 +1,6 @@
 //! A small database, a script of operations on it, and what it should hold after each of them.
 
-use mopqdb::disk::files::Files;
+use mopqdb::testing::disk::Files;
 use mopqdb::{
     Bundle, CreateOptions, Database, Error, Metric, Options, RebuildOptions, Row, Snapshot,
     register_model,
@@ -16,14 +16,12 @@ pub const METRIC: Metric = Metric::Ip;
 
 /// Seals early, on one thread, and does nothing unasked.
 pub fn options() -> Options {
-    Options {
-        threads: 1,
-        seal_rows: 14,
-        seal_in_background: false,
-        auto_compact: false,
-        maintenance: Duration::from_secs(3600),
-        ..Options::default()
-    }
+    Options::default()
+        .threads(1)
+        .seal_rows(14)
+        .seal_in_background(false)
+        .auto_compact(false)
+        .maintenance(Duration::from_secs(3600))
 }
 
 /// One operation.
@@ -251,11 +249,9 @@ impl Models {
             Step::Seal => db.seal().map(drop),
             Step::Compact => db.compact().map(drop),
             Step::Rebuild(model) => {
-                let options = RebuildOptions {
-                    model: Some(self.0[*model].model_id()),
-                    threads: 1,
-                    ..RebuildOptions::default()
-                };
+                let options = RebuildOptions::default()
+                    .model(Some(self.0[*model].model_id()))
+                    .threads(1);
                 db.rebuild(&options).map(drop)
             }
             Step::Reopen => unreachable!("the caller's"),

@@ -2,9 +2,14 @@
 
 use mopqdb::{
     CreateOptions, Database, Error, Filter, Inserted, Metric, Model, Options, QueryOptions, Reader,
-    Row, Value,
+    Row,
 };
 use mopqdb_tests::support::{Random, codebooks, keys, put, small, vectors};
+
+/// New, replaced and unchanged rows.
+fn counts(inserted: Inserted) -> (u64, u64, u64) {
+    (inserted.new, inserted.replaced, inserted.unchanged)
+}
 
 #[test]
 fn vectors_too_large_for_finite_scores_are_refused_and_those_at_the_limit_are_served() {
@@ -37,14 +42,7 @@ fn rows_are_found_replaced_deleted_and_gone_at_once() {
     let inserted = db
         .insert(&[put("a", &[1.0, 0.0]), put("b", &[0.0, 1.0])])
         .unwrap();
-    assert_eq!(
-        inserted,
-        Inserted {
-            new: 2,
-            replaced: 0,
-            unchanged: 0
-        }
-    );
+    assert_eq!(counts(inserted), (2, 0, 0));
     assert_eq!(keys(&db.query(&[1.0, 0.1], 9).unwrap()), ["a", "b"]);
     let inserted = db
         .insert(&[
@@ -53,14 +51,7 @@ fn rows_are_found_replaced_deleted_and_gone_at_once() {
             put("c", &[0.5, 0.0]),
         ])
         .unwrap();
-    assert_eq!(
-        inserted,
-        Inserted {
-            new: 1,
-            replaced: 1,
-            unchanged: 1
-        }
-    );
+    assert_eq!(counts(inserted), (1, 1, 1));
     assert_eq!(keys(&db.query(&[0.0, 1.0], 9).unwrap()), ["a", "b", "c"]);
     assert_eq!(db.get("a").unwrap(), Some(put("a", &[0.0, 2.0])));
     assert_eq!(db.delete(&["a", "nobody", "a"]).unwrap(), 1);
@@ -89,14 +80,7 @@ fn of_rows_with_one_key_in_a_batch_the_last_counts() {
     let inserted = db
         .insert(&[put("a", &[1.0]), put("b", &[2.0]), put("a", &[3.0])])
         .unwrap();
-    assert_eq!(
-        inserted,
-        Inserted {
-            new: 2,
-            replaced: 1,
-            unchanged: 0
-        }
-    );
+    assert_eq!(counts(inserted), (2, 1, 0));
     assert_eq!(db.get("a").unwrap(), Some(put("a", &[3.0])));
     assert_eq!(db.snapshot().rows(), 2);
 }
@@ -295,14 +279,9 @@ fn compaction_frees_space_and_an_old_snapshot_stays_whole() {
 #[test]
 fn creating_says_what_it_needs() {
     let dir = tempfile::tempdir().unwrap();
-    let none = CreateOptions {
-        bundle: None,
-        dim: None,
-        metric: None,
-        store: None,
-    };
+    let none = CreateOptions::vectors(0, Metric::Ip);
     let error = Database::create(dir.path().join("a"), &none, Options::default()).unwrap_err();
-    assert!(error.to_string().contains("--dim"), "{error}");
+    assert!(error.to_string().contains("1 to 65536"), "{error}");
     std::fs::write(dir.path().join("file"), "x").unwrap();
     let error = Database::create(
         dir.path(),
@@ -325,20 +304,14 @@ fn creating_says_what_it_needs() {
     );
     let db = Database::open(dir.path().join("b"), small()).unwrap();
     assert!(matches!(db.get("x"), Ok(None)));
-    let row = Row {
-        key: "v".into(),
-        value: Value::Vector(vec![1.0, 2.0]),
-    };
+    let row = Row::vector("v", vec![1.0, 2.0]);
     db.insert(&[row]).unwrap();
 }
 
 #[test]
 fn a_tail_that_is_due_is_sealed_by_a_thread_of_its_own_before_the_database_closes() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        seal_in_background: true,
-        ..small()
-    };
+    let options = small().seal_in_background(true);
     let new = CreateOptions::vectors(4, Metric::Ip);
     let db = Database::create(dir.path().join("db"), &new, options).unwrap();
     let mut random = Random::new(5);

@@ -27,13 +27,11 @@ fn drift(shifted: bool, seed: u64) -> Drift {
         &old.concat(),
         DIM,
         Metric::Ip,
-        &TrainPq {
-            subspaces: 4,
-            codewords: 64,
-            iterations: 8,
-            seed,
-            ..TrainPq::default()
-        },
+        &TrainPq::default()
+            .subspaces(4)
+            .codewords(64)
+            .iterations(8)
+            .seed(seed),
     );
     let bundle = BundleWriter::new(dir.path().join("bundle"))
         .metric(Metric::Ip)

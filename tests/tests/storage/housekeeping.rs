@@ -8,10 +8,9 @@ use mopqdb_tests::support::{Oracle, Random, codebooks, put, small, vectors};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DEEP: VerifyOptions = VerifyOptions {
-    deep: true,
-    encode: 0,
-};
+fn deep() -> VerifyOptions {
+    VerifyOptions::default().deep(true)
+}
 
 fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found: Vec<_> = fs::read_dir(dir)
@@ -51,7 +50,7 @@ fn sample(dir: &Path, seed: u64) -> (PathBuf, Oracle, mopqdb::Bundle) {
 fn a_sound_database_verifies_to_the_last_code() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ..) = sample(dir.path(), 31);
-    let found = verify(&path, &DEEP).unwrap();
+    let found = verify(&path, &deep()).unwrap();
     assert!(found.is_sound(), "{:?}", found.problems);
     assert!(found.codes >= 200 && found.files > 10, "{found:?}");
 }
@@ -69,7 +68,7 @@ fn verify_names_every_damaged_file_of_a_database_that_does_not_open() {
         fs::remove_file(file).unwrap();
         fs::write(file, bytes).unwrap();
     }
-    let found = verify(&path, &DEEP).unwrap();
+    let found = verify(&path, &deep()).unwrap();
     for file in [&codes, &rows] {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(
@@ -115,7 +114,7 @@ fn repair_makes_the_version_from_the_segments_when_both_witnesses_are_lost() {
             Some(&bundle),
         );
         drop(db);
-        assert!(verify(&path, &DEEP).unwrap().is_sound());
+        assert!(verify(&path, &deep()).unwrap().is_sound());
         assert!(
             repair(&path, &RepairOptions::default())
                 .unwrap()
@@ -193,24 +192,14 @@ fn prune_drops_inactive_models_with_their_codes_and_nothing_that_is_needed() {
     let second = codebooks(dir.path(), &flat, 8, Metric::Ip, true, 99);
     register_model(&path, &second).unwrap();
     let db = Database::open(&path, small()).unwrap();
-    db.rebuild(&RebuildOptions {
-        model: Some(second.model_id()),
-        ..Default::default()
-    })
-    .unwrap();
+    db.rebuild(&RebuildOptions::default().model(Some(second.model_id())))
+        .unwrap();
     assert!(matches!(
         prune(&path, &PruneOptions::default()),
         Err(Error::Locked { .. })
     ));
     drop(db);
-    let would = prune(
-        &path,
-        &PruneOptions {
-            dry_run: true,
-            ..Default::default()
-        },
-    )
-    .unwrap();
+    let would = prune(&path, &PruneOptions::default().dry_run(true)).unwrap();
     assert_eq!(would.models, [first.model_id()]);
     let before = files(&path.join("segments"), "codes").len();
     let done = prune(&path, &PruneOptions::default()).unwrap();
@@ -256,12 +245,9 @@ fn a_backup_has_every_model_in_its_order_and_can_be_rolled_back() {
         listed.iter().map(|m| (m.id, m.registered)).collect()
     };
     assert_eq!(ids(&copy), ids(&path));
-    assert!(verify(&copy, &DEEP).unwrap().is_sound());
+    assert!(verify(&copy, &deep()).unwrap().is_sound());
     let model = Some(first.model_id());
-    let options = RebuildOptions {
-        model,
-        ..Default::default()
-    };
+    let options = RebuildOptions::default().model(model);
     let rolled_back = mopqdb::rebuild(&copy, &options).unwrap();
     // Its codes were copied too, but for the tail, which was never sealed under it.
     assert!(rolled_back.reused > rolled_back.rows, "{rolled_back:?}");
@@ -342,7 +328,7 @@ fn a_backup_shares_no_file_with_its_database_unless_it_is_asked_to() {
     db.compact().unwrap();
     drop(db);
     prune(&linked, &PruneOptions::default()).unwrap();
-    assert!(verify(&path, &DEEP).unwrap().is_sound());
+    assert!(verify(&path, &deep()).unwrap().is_sound());
     let reader = Reader::open(&path, small()).unwrap();
     let query = [Random::new(42).vector(8)];
     oracle.check(&reader.snapshot(), &query, Metric::Ip, Some(&second));
@@ -397,12 +383,7 @@ fn one_encoder(dir: &Path) -> (PathBuf, [mopqdb::Bundle; 3]) {
     let mut random = Random::new(51);
     let vectors: Vec<f32> = (0..60).flat_map(|_| random.vector(32)).collect();
     let models = [1, 2].map(|seed| {
-        let options = TrainPq {
-            subspaces: 4,
-            codewords: 16,
-            seed,
-            ..TrainPq::default()
-        };
+        let options = TrainPq::default().subspaces(4).codewords(16).seed(seed);
         let trained = train_pq(&vectors, 32, Metric::Cosine, &options).unwrap();
         let bundle = mopqdb::BundleWriter::new(dir.join(format!("trained-{seed}")))
             .encoder_from(&encoder)
@@ -467,15 +448,12 @@ fn models_of_one_encoder_share_its_files_and_their_copy_does_too() {
     let own: Vec<_> = inodes(&path).into_values().collect();
     assert!(inodes(&copy).values().all(|file| !own.contains(file)));
 
-    let dry = PruneOptions {
-        dry_run: true,
-        ..PruneOptions::default()
-    };
+    let dry = PruneOptions::default().dry_run(true);
     let promised = prune(&path, &dry).unwrap();
     let pruned = prune(&path, &PruneOptions::default()).unwrap();
     assert_eq!((pruned.models.len(), pruned.bytes), (2, promised.bytes));
     assert_eq!(model_bytes(&path), bytes - pruned.bytes);
-    assert!(verify(&path, &DEEP).unwrap().is_sound());
+    assert!(verify(&path, &deep()).unwrap().is_sound());
 }
 
 #[cfg(unix)]
@@ -521,24 +499,24 @@ fn a_damaged_model_is_replaced_by_registering_it_again_with_what_others_share() 
         for (how, change) in [("flipped", flip), ("cut", cut)] {
             damage(name, change);
             assert!(
-                !verify(&path, &DEEP).unwrap().is_sound(),
+                !verify(&path, &deep()).unwrap().is_sound(),
                 "{name} was {how}"
             );
             register_model(&path, &first).unwrap();
-            let found = verify(&path, &DEEP).unwrap();
+            let found = verify(&path, &deep()).unwrap();
             assert!(found.is_sound(), "{name} was {how}: {found:?}");
             assert_eq!(order(&path), before);
         }
     }
     fs::remove_file(home.join("tokenizer.json")).unwrap();
     register_model(&path, &first).unwrap();
-    assert!(verify(&path, &DEEP).unwrap().is_sound());
+    assert!(verify(&path, &deep()).unwrap().is_sound());
     assert_eq!(order(&path), before);
 
     // The encoder's own bundle restores what all models have of it.
     damage("encoder.onnx", flip);
     register_model(&path, &encoder).unwrap();
-    assert!(verify(&path, &DEEP).unwrap().is_sound());
+    assert!(verify(&path, &deep()).unwrap().is_sound());
     assert_eq!(distinct(&path, "encoder.onnx"), (3, 1));
     second.verify().unwrap();
     // Nothing is left beside the models.

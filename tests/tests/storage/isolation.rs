@@ -85,14 +85,7 @@ fn readers_never_see_half_a_batch_while_a_writer_seals_and_compacts() {
         for reader in 0..3 {
             let (db, path, stop) = (&db, &path, &stop);
             scope.spawn(move || {
-                let other = Reader::open(
-                    path,
-                    Options {
-                        threads: 1,
-                        ..Options::default()
-                    },
-                )
-                .unwrap();
+                let other = Reader::open(path, Options::default().threads(1)).unwrap();
                 let mut last = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let hits = if reader == 0 {

@@ -9,4 +9,5 @@ mod opening;
 mod precision;
 mod prefixes;
 mod rebuilding;
+mod scoring;
 mod searching;

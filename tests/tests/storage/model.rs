@@ -30,16 +30,7 @@ fn run(seed: u64, metric: Metric, steps: usize) {
     }
     let mut oracle = Oracle::default();
     let mut active: Option<&Bundle> = None;
-    let readers = [0, 1].map(|_| {
-        Reader::open(
-            &path,
-            Options {
-                threads: 1,
-                ..Options::default()
-            },
-        )
-        .unwrap()
-    });
+    let readers = [0, 1].map(|_| Reader::open(&path, Options::default().threads(1)).unwrap());
     let mut held: Vec<(std::sync::Arc<mopqdb::Snapshot>, Oracle, Option<&Bundle>)> = Vec::new();
     for step in 0..steps {
         let open = db.as_ref().expect("open between steps");
@@ -80,19 +71,13 @@ fn run(seed: u64, metric: Metric, steps: usize) {
             78..84 => {
                 drop(db.take());
                 // What is there never depends on when a tail is sealed.
-                let options = Options {
-                    seal_in_background: random.below(2) == 0,
-                    ..small()
-                };
+                let options = small().seal_in_background(random.below(2) == 0);
                 db = Some(Database::open(&path, options).unwrap());
             }
             84..88 => {
                 let bundle = &bundles[random.below(2)];
-                open.rebuild(&RebuildOptions {
-                    model: Some(bundle.model_id()),
-                    ..Default::default()
-                })
-                .unwrap();
+                open.rebuild(&RebuildOptions::default().model(Some(bundle.model_id())))
+                    .unwrap();
                 active = Some(bundle);
             }
             88..92 => held.push((open.snapshot(), oracle.clone(), active)),

@@ -1,8 +1,7 @@
 //! How vectors are rounded when they are stored, and what comes back.
 
 use mopqdb::{
-    CreateOptions, Database, Inserted, Metric, Precision, Reader, RebuildOptions, Row, Value,
-    VerifyOptions,
+    CreateOptions, Database, Metric, Precision, Reader, RebuildOptions, Row, Value, VerifyOptions,
 };
 use mopqdb_tests::support::{Random, codebooks, put, small};
 use std::path::Path;
@@ -82,19 +81,13 @@ fn rows_come_back_within_their_precision_from_the_log_from_segments_and_after_co
         let again: Vec<Row> = (rows.iter())
             .map(|(key, _)| put(key, &given(&db, key)))
             .collect();
-        let unchanged = Inserted {
-            unchanged: 300,
-            ..Inserted::default()
-        };
+        let inserted = db.insert(&again).unwrap();
         assert_eq!(
-            db.insert(&again).unwrap(),
-            unchanged,
+            (inserted.unchanged, inserted.rows()),
+            (300, 300),
             "{metric} {precision}"
         );
-        let deep = VerifyOptions {
-            deep: true,
-            ..VerifyOptions::default()
-        };
+        let deep = VerifyOptions::default().deep(true);
         let verified = db.verify(&deep).unwrap();
         assert!(verified.is_sound(), "{:?}", verified.problems);
     }
@@ -146,10 +139,7 @@ fn codes_follow_from_the_rounded_vectors_and_a_rebuild_finds_them_again() {
         db.rebuild(&RebuildOptions::default()).unwrap();
         assert_eq!(db.model().precision(), precision);
         db.insert(&[put("later", &rows[7].1)]).unwrap();
-        let deep = VerifyOptions {
-            deep: true,
-            ..VerifyOptions::default()
-        };
+        let deep = VerifyOptions::default().deep(true);
         let verified = db.verify(&deep).unwrap();
         assert!(verified.is_sound(), "{:?}", verified.problems);
         assert_eq!(verified.codes, 400);

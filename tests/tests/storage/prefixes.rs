@@ -1,6 +1,6 @@
 //! Keys by prefix: read in passing, and deleted in batches in the order of insertion.
 
-use mopqdb::{Database, Metric, Options, Reader, Snapshot, Watch};
+use mopqdb::{Database, Metric, Reader, Snapshot, Watch};
 use mopqdb_tests::support::{put, small, vectors};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,7 @@ fn keys(snapshot: &Snapshot, prefix: &str) -> Vec<String> {
 
 /// Rows in one insert: nine in ten begin with `log/`.
 fn filled(path: &std::path::Path, rows: usize) -> Database {
-    let options = Options {
-        seal_rows: rows / 3,
-        ..small()
-    };
+    let options = small().seal_rows(rows / 3);
     let new = mopqdb::CreateOptions::vectors(1, Metric::Ip);
     let db = Database::create(path, &new, options).unwrap();
     let name = |n: usize| match n % 10 {

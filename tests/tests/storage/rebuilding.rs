@@ -1,6 +1,6 @@
 //! Changing the model under a running database.
 
-use mopqdb::scan::Scanner;
+use mopqdb::testing::scan::Scanner;
 use mopqdb::{
     AUTO_QUANTIZE_RECALL, AutoQuantized, Bundle, CreateOptions, Database, Metric, ModelId, Options,
     PruneOptions, Query, QueryOptions, Reader, RebuildOptions, Search, Value, Watch, find_model,
@@ -40,10 +40,7 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
     register_model(&path, &first).unwrap();
     assert!(db.model().id().is_none(), "registering switches nothing");
     let done = db
-        .rebuild(&RebuildOptions {
-            model: Some(first.model_id()),
-            ..Default::default()
-        })
+        .rebuild(&RebuildOptions::default().model(Some(first.model_id())))
         .unwrap();
     assert_eq!(done.model, first.model_id());
     oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
@@ -55,19 +52,13 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
     }
     oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
     register_model(&path, &second).unwrap();
-    db.rebuild(&RebuildOptions {
-        model: Some(second.model_id()),
-        ..Default::default()
-    })
-    .unwrap();
+    db.rebuild(&RebuildOptions::default().model(Some(second.model_id())))
+        .unwrap();
     oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&second));
 
     // Back, reusing what is still there.
     let back = db
-        .rebuild(&RebuildOptions {
-            model: Some(first.model_id()),
-            ..Default::default()
-        })
+        .rebuild(&RebuildOptions::default().model(Some(first.model_id())))
         .unwrap();
     assert!(back.reused > 0, "{back:?}");
     oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&first));
@@ -183,11 +174,9 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(27);
-    let asked = Options {
-        auto_quantize: Some(300),
-        maintenance: std::time::Duration::from_millis(5),
-        ..small()
-    };
+    let asked = small()
+        .auto_quantize(Some(300))
+        .maintenance(std::time::Duration::from_millis(5));
     let new = CreateOptions::vectors(12, Metric::Ip);
     let db = Database::create(&path, &new, asked.clone()).unwrap();
     let mut oracle = Oracle::default();
@@ -293,10 +282,7 @@ fn a_first_quantizer_is_switched_to_only_if_it_finds_the_nearest_rows() {
 }
 
 fn to(model: ModelId) -> RebuildOptions {
-    RebuildOptions {
-        model: Some(model),
-        ..Default::default()
-    }
+    RebuildOptions::default().model(Some(model))
 }
 
 #[test]
@@ -428,10 +414,8 @@ fn rows_that_are_in_no_segment_yet_are_counted_and_told_too() {
         register_model(&path, &model).unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
         let tell = Arc::clone(&told);
-        let options = RebuildOptions {
-            watch: Watch::new().on_progress(move |p| tell.lock().unwrap().push((p.done, p.total))),
-            ..Default::default()
-        };
+        let options = RebuildOptions::default()
+            .watch(Watch::new().on_progress(move |p| tell.lock().unwrap().push((p.done, p.total))));
         let done = if open {
             db.rebuild(&options).unwrap()
         } else {
@@ -451,11 +435,8 @@ fn threads_that_share_a_batch_answer_as_one_query_at_a_time_does() {
     let (db, _, flat) = filled(&path, &mut random);
     let model = codebooks(dir.path(), &flat, 8, Metric::Ip, true, 1);
     register_model(&path, &model).unwrap();
-    db.rebuild(&RebuildOptions {
-        model: Some(model.model_id()),
-        ..Default::default()
-    })
-    .unwrap();
+    db.rebuild(&RebuildOptions::default().model(Some(model.model_id())))
+        .unwrap();
     // So many that their tables, their scan and their hits are all worth sharing.
     let vectors: Vec<_> = (0..20_000).map(|_| random.vector(8)).collect();
     let queries: Vec<Query<'_>> = vectors.iter().map(|query| query[..].into()).collect();

@@ -1,7 +1,7 @@
 //! Ways of searching, against plain scans: the same answer wherever the rows are and whoever computes it.
 
-use mopqdb::kernel::Kernel;
-use mopqdb::scan::Scanner;
+use mopqdb::testing::kernel::Kernel;
+use mopqdb::testing::scan::Scanner;
 use mopqdb::{
     Bundle, CreateOptions, Database, Error, Filter, Hit, Metric, Options, Query, QueryOptions,
     RebuildOptions, Row, Search, Snapshot, VerifyOptions, register_model,
@@ -169,10 +169,7 @@ fn similarity(query: &[f32], vector: &[f32], metric: Metric) -> f32 {
 
 fn switch(db: &Database, bundle: &Bundle) {
     register_model(db.dir(), bundle).unwrap();
-    let options = RebuildOptions {
-        model: Some(bundle.model_id()),
-        ..Default::default()
-    };
+    let options = RebuildOptions::default().model(Some(bundle.model_id()));
     db.rebuild(&options).unwrap();
 }
 
@@ -237,10 +234,7 @@ fn answers_are_those_of_plain_scans_wherever_the_rows_are() {
     for metric in [Metric::Ip, Metric::L2] {
         let dir = tempfile::tempdir().unwrap();
         let world = world(dir.path(), metric);
-        let tail = Options {
-            seal_rows: 1_000_000,
-            ..small()
-        };
+        let tail = small().seal_rows(1_000_000);
         let path = |name: &str| dir.path().join(name);
         let middle = world.steps.len() / 2;
 
@@ -293,11 +287,9 @@ fn vectors_of_any_length_are_scored_as_the_exact_scan_scores_them() {
         for (n, row) in rows.iter().enumerate() {
             db.insert(&[put(&n.to_string(), row)]).unwrap();
         }
-        let options = mopqdb::quantizer::TrainPq {
-            subspaces: 1,
-            codewords: 4,
-            ..Default::default()
-        };
+        let options = mopqdb::quantizer::TrainPq::default()
+            .subspaces(1)
+            .codewords(4);
         let trained = mopqdb::quantizer::train_pq(&rows.concat(), dim, metric, &options).unwrap();
         let bundle = mopqdb::bundle::BundleWriter::new(dir.path().join("bundle"))
             .metric(metric)
@@ -602,10 +594,7 @@ fn damaged_vectors_under_intact_codes_are_named_and_codes_still_answer() {
     let path = dir.path().join("db");
     let mut random = Random::new(8);
     let rows: Vec<Vec<f32>> = (0..200).map(|_| random.vector(DIM)).collect();
-    let options = Options {
-        seal_rows: 1_000_000,
-        ..small()
-    };
+    let options = small().seal_rows(1_000_000);
     let new = CreateOptions::vectors(DIM, Metric::Ip);
     let db = Database::create(&path, &new, options.clone()).unwrap();
     let all: Vec<Row> = (rows.iter().enumerate())

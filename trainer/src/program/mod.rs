@@ -147,10 +147,7 @@ struct Rows {
 
 impl Rows {
     fn read(flags: &Flags, config: &TrainConfig) -> Result<Self> {
-        let options = Options {
-            threads: config.threads,
-            ..Options::default()
-        };
+        let options = Options::default().threads(config.threads);
         let reader = Reader::open(&flags.db, options)?;
         let snapshot = reader.snapshot();
         let model = Arc::clone(snapshot.model());

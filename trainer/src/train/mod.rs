@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use mopqdb::scan::Scanner;
 use tch::Device;
 
 use crate::config::{Method, Sampling, Schedule, TrainConfig};
@@ -44,7 +43,6 @@ pub struct Trainer<'a> {
     lessons: &'a Lessons<'a>,
     run: &'a Run,
     stop: &'a AtomicBool,
-    scanner: Scanner,
     fleet: Fleet<Job, ()>,
     /// Pairs a device and step, or queries of `distill`: the configured batch, or fewer where there are too few.
     rows: usize,
@@ -128,7 +126,6 @@ impl<'a> Trainer<'a> {
             lessons,
             run,
             stop,
-            scanner: Scanner::new(config.threads)?,
             rows: config.batch.min(queries / devices.len()),
             course,
             fleet,

@@ -104,8 +104,8 @@ impl<'a> Trainer<'a> {
             ..self.config.clone()
         };
         let quantizer = self.quantizer(&model, &seen, &quick)?;
-        let keys = Keys::new(seen.keys(), &quantizer)?;
-        let ranked = keys.rank(seen.questions(), &self.scanner, 10)?;
+        let keys = Keys::new(seen.keys(), &quantizer)?.threads(self.config.threads);
+        let ranked = keys.rank(seen.questions(), 10)?;
         let used = ranked.used.iter().sum::<usize>() as f64 / ranked.used.len() as f64;
         let recall = (!seen.questions().is_empty()).then(|| ranked.places.recall(10));
         Ok((recall, Some(used)))
@@ -137,11 +137,8 @@ impl<'a> Trainer<'a> {
         // Numbered for the scan, before anything has codes.
         let quantizer = quantizer.arranged()?;
         let questions = seen.questions();
-        let found = Keys::new(seen.keys(), &quantizer)?.evaluate(
-            questions,
-            &self.scanner,
-            &EvalOptions::default(),
-        )?;
+        let keys = Keys::new(seen.keys(), &quantizer)?.threads(self.config.threads);
+        let found = keys.evaluate(questions, &EvalOptions::default())?;
         let mut report = json!({
             "rows": self.lessons.corpus.rows(),
             "pairs": self.lessons.pairs.len(),

@@ -119,15 +119,14 @@ pub fn quantize_after(
 }
 
 fn options(config: &TrainConfig) -> TrainPq {
-    TrainPq {
-        subspaces: config.subspaces,
-        codewords: config.codewords,
-        iterations: config.quantizer_iterations,
-        sample: config.quantizer_sample,
-        seed: config.seed,
-        threads: config.threads,
-        watch: mopqdb::Watch::new(),
-    }
+    TrainPq::default()
+        .subspaces(config.subspaces)
+        .codewords(config.codewords)
+        .iterations(config.quantizer_iterations)
+        .sample(config.quantizer_sample)
+        .seed(config.seed)
+        .threads(config.threads)
+        .watch(mopqdb::Watch::new())
 }
 
 /// The same head, with a rotation (dim, dim; z R) behind it where there is one.

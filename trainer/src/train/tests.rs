@@ -419,7 +419,8 @@ fn distillation_learns_the_scores_of_the_rows_and_serves_its_last_epoch() {
     let opq = crate::export::with_codebook(&head, &trained, Metric::Cosine).unwrap();
     let places = Keys::new(&world.corpus.vectors, &opq)
         .unwrap()
-        .rank(&world.validation, &Scanner::new(1).unwrap(), 10)
+        .threads(1)
+        .rank(&world.validation, 10)
         .unwrap();
     let opq = places.places.recall(10);
     println!("distill {found:.3}, opq {opq:.3}");

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing beside it: recall curves, training curves, codeword use, hits side by side.
+//! The report as a self-contained page: recall curves, training curves, codeword use, hits side by side.
 
 use super::SEED;
 use super::measure::{Facts, Measured, tells_exact};
@@ -29,7 +29,7 @@ ol{margin:.2rem 0;padding-left:1.6rem}li{overflow-wrap:anywhere;padding:.1rem .3
 /// Lines whose hits are shown: two models, each searched in three ways.
 const SIDES: usize = 6;
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(
     measured: &[Measured],
     cuts: &[usize],

@@ -8,7 +8,7 @@ use mopqdb::eval::bootstrap::{self, Interval};
 use mopqdb::eval::{Questions, Ranks};
 use serde_json::{Value, json};
 
-/// The line as an object; all but the first are compared with the first.
+/// Returns a line as an object; lines after the first are compared with the first.
 pub(super) fn object(
     line: &Measured,
     lines: &[&Measured],
@@ -81,7 +81,8 @@ fn ratio(ranks: &Ranks, exact: &Ranks, k: usize) -> (f64, Interval) {
     (ranks.recall(k) / exact.recall(k), interval)
 }
 
-/// One line per model and way of searching, and one for what the full-precision vectors of its encoder find.
+/// Returns one line per model and way of searching, and one for what the full-precision vectors of its
+/// encoder find.
 pub(super) fn table(lines: &[&Measured], cuts: &[usize]) -> Table {
     let compared = lines.iter().any(|line| is_compared_with_exact(line, lines));
     let mut headers: Vec<String> = ["model", "method", "search"].map(str::to_owned).into();

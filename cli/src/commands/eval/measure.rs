@@ -3,10 +3,8 @@
 use crate::commands::open_model;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use crate::stop;
 use anyhow::Result;
 use mopqdb::eval::{CodeReport, EvalOptions, Evaluator, Places, Questions, Ranks};
-use mopqdb::scan::Scanner;
 use mopqdb::{EncoderId, Model, ModelId, Search, Snapshot, training_log};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -40,27 +38,27 @@ pub(super) struct Facts {
 }
 
 impl Measured {
-    /// What its codes are like, if they took part.
+    /// Returns the report on the codes, if they were used.
     pub(super) fn codes(&self) -> Option<&CodeReport> {
         let searched = self.ranks.search != Search::Exact;
         self.model.codes.as_ref().filter(|_| searched)
     }
 
-    /// Whether it is the first of its model.
+    /// Returns `true` if it is the first of its model.
     pub(super) fn begins(lines: &[&Self], n: usize) -> bool {
         n == 0 || !Rc::ptr_eq(&lines[n - 1].model, &lines[n].model)
     }
 }
 
 impl Facts {
-    /// The first digits of its id.
+    /// Returns the first digits of its id.
     pub(super) fn short(&self) -> &str {
         &self.id[..12.min(self.id.len())]
     }
 }
 
-/// Whether the recall of exact search is told after this line, of models whose lines do not tell it: once where several
-/// follow one another with the same encoder.
+/// Returns `true` if the recall of exact search is printed after this line: once per run of models with the same
+/// encoder.
 pub(super) fn tells_exact(lines: &[&Measured], n: usize) -> bool {
     let own = &lines[n].model.exact;
     let same = |line: &&&Measured| Rc::ptr_eq(&line.model.exact, own);
@@ -74,8 +72,7 @@ pub(super) struct Measurer<'a> {
     settings: &'a Settings,
     snapshot: &'a Snapshot,
     questions: &'a Questions,
-    options: EvalOptions<'a>,
-    scanner: Scanner,
+    options: EvalOptions,
     /// Exact search, once per encoder, and what it took.
     exact: HashMap<EncoderId, (Rc<Ranks>, f64)>,
 }
@@ -86,7 +83,7 @@ impl<'a> Measurer<'a> {
         settings: &'a Settings,
         snapshot: &'a Snapshot,
         questions: &'a Questions,
-        options: EvalOptions<'a>,
+        options: EvalOptions,
     ) -> Result<Self> {
         Ok(Self {
             db,
@@ -94,7 +91,6 @@ impl<'a> Measurer<'a> {
             snapshot,
             questions,
             options,
-            scanner: Scanner::new(settings.threads)?,
             exact: HashMap::new(),
         })
     }
@@ -116,16 +112,8 @@ impl<'a> Measurer<'a> {
         searches: &[Search],
     ) -> Result<Vec<Measured>> {
         let progress = Progress::new("ranking", "steps", Some(self.snapshot.rows()));
-        let show = |done: u64, total: u64| {
-            progress.set_of(done, total);
-            !stop::asked()
-        };
-        let options = EvalOptions {
-            progress: Some(&show),
-            ..self.options.clone()
-        };
-        let evaluator =
-            Evaluator::new(self.snapshot, model, self.questions, &self.scanner, options)?;
+        let options = self.options.clone().watch(progress.watch());
+        let evaluator = Evaluator::new(self.snapshot, model, self.questions, options)?;
         let ranked = |search: Search| -> Result<(Rc<Ranks>, f64)> {
             progress.note(search.name());
             let started = Instant::now();

@@ -1,4 +1,4 @@
-//! The file of the page: opened before the long work, written after it.
+//! The HTML file of the report: opened before the evaluation, written after it.
 
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct PageFile {
     path: PathBuf,
     file: File,
-    /// Whether there was none before: then none is left behind if there is no page.
+    /// Whether the file was created; it is then removed if no page is written.
     made: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Rows on their way into the database, checked one by one so that a message can name file and line.
+//! Batches of rows, checked one by one so that messages can name file and line.
 
 use super::feed::Origin;
 use super::seen::Seen;
@@ -8,13 +8,14 @@ use mopqdb::{Database, Inserted, Model, Row, RowsKind, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes a batch holds, about.
+/// The approximate size of a batch in bytes.
 const BYTES: usize = 16 << 20;
 /// Rows of the first batch; texts take a millisecond or more to encode.
 const FIRST: usize = 256;
-/// Rows of any batch.
+/// The maximum number of rows per batch.
 const MOST: usize = 32_768;
-/// A batch that takes about so long costs little for its sync, and loses little to Ctrl-C.
+/// The target duration of a batch: long enough that its sync costs little, short enough that Ctrl-C
+/// loses little.
 const ABOUT: Duration = Duration::from_millis(500);
 
 /// Rows to be inserted as one.
@@ -25,12 +26,12 @@ pub(super) struct Batch {
     seen: Option<Seen>,
     rows: Vec<Row>,
     bytes: usize,
-    /// Rows a batch, by how long the last one took.
+    /// Rows per batch, adapted to the duration of the last one.
     size: usize,
 }
 
 impl Batch {
-    /// Rows may replace others unless the keys that were `seen` are told apart.
+    /// Creates an empty batch. Rows may replace others unless `seen` is given.
     pub(super) fn new(database: Database, seen: Option<Seen>) -> Self {
         let model = database.model();
         Self {

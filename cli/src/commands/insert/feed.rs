@@ -42,7 +42,8 @@ pub(super) struct Feed {
 const AHEAD: usize = 4096;
 
 impl Feed {
-    /// Opens every source before the first row is read: a name mistyped at the end of the line costs nothing.
+    /// Opens every source before the first row is read: so a mistyped name is reported before any row is
+    /// inserted.
     pub(super) fn start(
         inputs: &[Input],
         fields: &Fields,
@@ -75,24 +76,24 @@ impl Feed {
         })
     }
 
-    /// The next item; [`Item::Waiting`] if none has come in so long.
+    /// Returns the next item; [`Item::Waiting`] if none has come in so long.
     pub(super) fn next(&mut self, patience: Duration) -> Item {
         match self.items.recv_timeout(patience) {
             Ok(item) => item,
             Err(RecvTimeoutError::Timeout) => Item::Waiting,
-            // The end is said. Whoever is silent has panicked, which is no end.
+            // A missing end item means that the reader has panicked.
             Err(RecvTimeoutError::Disconnected) => {
                 Item::Failed(anyhow!("reading stopped before the end"))
             }
         }
     }
 
-    /// Where keys come from.
+    /// Returns where keys come from.
     pub(super) fn places(&self) -> &[Places] {
         &self.places
     }
 
-    /// How many rows there are, if all files say so.
+    /// Returns how many rows there are, if all files say so.
     pub(super) fn rows_total(&self) -> Option<u64> {
         self.rows_total
     }

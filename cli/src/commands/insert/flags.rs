@@ -1,4 +1,4 @@
-//! What the flags of an insert ask for. A flag that would do nothing is refused: its user expects something of it.
+//! The flags of an insert. A flag without effect is an error.
 
 use super::Insert;
 use crate::exit::usage;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Insert {
-    /// Opens the database, or makes one that suits the first row; waits for its lock if the user asks for that. Returns
-    /// `true` beside it if it was made.
+    /// Opens the database, or makes one that suits the first row; waits for its lock if the user asks for that. Also
+    /// returns `true` if it was created.
     pub(super) fn open(&self, settings: &Settings, first: &Item) -> Result<(Database, bool)> {
         let started = Instant::now();
         let wait = Duration::from_secs(self.wait);

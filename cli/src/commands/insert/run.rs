@@ -1,4 +1,4 @@
-//! One run of the command: rows from the feed to the database, and what is told of them.
+//! One run of the command: moves rows from the feed to the database, and reports the result.
 
 use super::Insert;
 use super::batch::Batch;
@@ -14,7 +14,8 @@ use mopqdb::{Database, Inserted, Trial};
 use serde_json::json;
 use std::time::Duration;
 
-/// Rows that have waited so long are inserted, full batch or not: standard input may be slow.
+/// Rows that have waited this long are inserted even if the batch is not full: standard input may
+/// be slow.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// What was done so far.
@@ -37,7 +38,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Inserts everything, and tells what was done whatever the outcome.
+    /// Inserts everything and reports what was done, also after an error.
     pub(super) fn all(mut self, feed: &mut Feed) -> Result<()> {
         let first = self.first(feed)?;
         let (database, created) = self.insert.open(self.settings, &first)?;
@@ -52,7 +53,7 @@ impl<'a> Run<'a> {
             ));
         }
         let outcome = self.rows(&database, &progress, feed, first);
-        // Who has asked it to stop is not kept waiting.
+        // Stop at once when asked to.
         if !stop::asked() {
             seal(&database, &progress);
         }
@@ -192,8 +193,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Seals what this run and earlier ones have left in the log, if that is much: whoever reads the database next would go
-/// through it row by row. The rows are durable whatever comes of it.
+/// Seals the log if it is large, because the next process that opens the database would read it row by row. The rows
+/// are durable in any case.
 fn seal(database: &Database, progress: &Progress) {
     if let Err(error) = database.seal_if_large() {
         progress.say(&format!(

@@ -6,7 +6,6 @@ use crate::settings::Settings;
 use crate::stop;
 use anyhow::{Result, bail};
 use mopqdb::eval::{EvalOptions, Evaluator, FindOptions, Questions};
-use mopqdb::scan::Scanner;
 use mopqdb::{Bundle, LearnOptions, Learned, Model, ModelId, Reader, Search, Snapshot, learn};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -58,10 +57,7 @@ pub(super) fn train(
 }
 
 fn questions(snapshot: &Snapshot, pairs: &Path, columns: &Columns) -> Result<Questions> {
-    let find = FindOptions {
-        by_key: columns.by_key(),
-        ..FindOptions::default()
-    };
+    let find = FindOptions::default().by_key(columns.by_key());
     let pairs = columns.read(pairs)?;
     let mut questions = Questions::find(snapshot, &pairs.asks, &find)?;
     columns.check_missing(&pairs, &questions)?;
@@ -77,12 +73,8 @@ fn measure(
     settings: &Settings,
 ) -> Result<Value> {
     let model = Model::open(bundle.clone(), settings.threads)?;
-    let options = EvalOptions {
-        memory_limit: settings.memory_limit,
-        ..EvalOptions::default()
-    };
-    let scanner = Scanner::new(settings.threads)?;
-    let evaluator = Evaluator::new(snapshot, &model, questions, &scanner, options)?;
+    let options = EvalOptions::default().memory_limit(settings.memory_limit);
+    let evaluator = Evaluator::new(snapshot, &model, questions, options)?;
     let by_codes = evaluator.search(Search::Codes)?;
     let recall = |k: usize| (k.to_string(), json!(by_codes.recall(k)));
     Ok(json!({

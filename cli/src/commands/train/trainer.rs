@@ -17,14 +17,14 @@ const NAME: &str = if cfg!(windows) {
     "mopqdb-train"
 };
 
-/// Runs it with our terminal, and ends as it ends.
+/// Runs the trainer with our terminal and returns its exit status.
 pub(super) fn run(train: &Train, method: Option<Method>, settings: &Settings) -> Result<()> {
     let program = find()?;
     let status = wait_for(&program, arguments(train, method, settings))
         .with_context(|| format!("running {}", program.display()))?;
     match status.code() {
         Some(0) => Ok(()),
-        // It has said on stderr what went wrong; its codes are ours.
+        // It has reported the error on stderr, and uses the same exit codes.
         Some(code) => Err(Child(u8::try_from(code).unwrap_or(1)).into()),
         None if stop::counted() > 1 => Err(Child(130).into()),
         None => anyhow::bail!(
@@ -41,7 +41,7 @@ pub(super) fn run(train: &Train, method: Option<Method>, settings: &Settings) ->
 fn wait_for(program: &Path, arguments: Vec<OsString>) -> std::io::Result<ExitStatus> {
     stop::count();
     let mut command = Command::new(program);
-    // Whoever pipes pairs to the trainer needs its standard input for that.
+    // If pairs are piped to the trainer, it needs its standard input.
     if !arguments.iter().any(is_stdin) {
         command
             .stdin(Stdio::piped())
@@ -68,7 +68,7 @@ fn is_stdin(argument: &OsString) -> bool {
         .any(|name| argument == name)
 }
 
-/// Beside this program, or on PATH, as git finds its commands.
+/// Finds the trainer next to this program or on PATH.
 pub(super) fn find() -> Result<PathBuf> {
     let beside = std::env::current_exe()
         .ok()

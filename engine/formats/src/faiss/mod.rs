@@ -1,4 +1,5 @@
-//! Writing an index file of Faiss: `IxPT` (a chain of transforms) around `IxPq` (codes) or a flat index (whole vectors).
+//! Writing a Faiss index file: `IxPT` (a chain of transforms) around `IxPq` (codes) or a flat index (full-precision
+//! vectors).
 //!
 //! Faiss has no page on its format; this is what its own reader takes (faiss/impl/index_read.cpp): a four-letter code,
 //! then fields in order, little-endian, vectors with their length as u64 in front.
@@ -244,7 +245,7 @@ fn transform_end(fields: &mut Fields, inputs: usize, outputs: usize) -> Result<u
     Ok(outputs)
 }
 
-/// The front of an index of whole vectors.
+/// Writes the header of an index of full-precision vectors.
 fn flat(fields: &mut Fields, index: &Index<'_>) -> Result<Rows> {
     let code = match index.distance {
         Distance::InnerProduct => b"IxFI",

@@ -17,7 +17,8 @@ use crate::error::Result;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The widest vector that is read: far above any encoder's, far below what a damaged header tends to claim.
+/// The widest vector that is read: far above any encoder's, and far below what damaged headers usually
+/// claim.
 pub const MAX_DIM: usize = 1 << 16;
 
 /// A file format for vectors.
@@ -32,7 +33,7 @@ pub enum VectorFormat {
 }
 
 impl VectorFormat {
-    /// The format that the file's extension names, if it does.
+    /// Returns the format that the file's extension names, if it does.
     pub fn of(path: &Path) -> Option<Self> {
         path.extension()?
             .to_str()?
@@ -41,7 +42,7 @@ impl VectorFormat {
             .ok()
     }
 
-    /// The extension.
+    /// Returns the extension.
     pub fn name(self) -> &'static str {
         match self {
             Self::Npy => "npy",
@@ -66,7 +67,8 @@ impl FromStr for VectorFormat {
     }
 }
 
-/// A whole file of vectors, and their width: for queries. Use [`VectorReader`] for what may be large.
+/// Reads a complete file of vectors and returns their dimensions and values; for queries. Use
+/// [`VectorReader`] for large files.
 pub fn read_all(path: &Path) -> Result<(usize, Vec<f32>)> {
     let mut reader = VectorReader::open(path)?;
     let mut values = Vec::new();

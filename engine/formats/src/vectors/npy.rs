@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// The longest header that is read. One for two dimensions takes some 80 bytes.
 const MAX_HEADER: usize = 64 << 10;
-/// What we write: room for twenty digits a dimension, a multiple of 64 as numpy asks.
+/// What we write: space for twenty digits per dimension, a multiple of 64 as numpy asks.
 const HEADER_BYTES: usize = 192;
 
 /// The type of an array's values.
@@ -27,7 +27,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Bytes a value.
+    /// Returns the bytes per value.
     pub fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -160,7 +160,7 @@ pub struct NpyWriter {
 }
 
 impl NpyWriter {
-    /// An array of (any number of rows, `row_shape`...).
+    /// Creates a file for an array of shape (any number of rows, `row_shape`...).
     pub fn create(path: &Path, element: Element, row_shape: &[usize]) -> Result<Self> {
         assert!(
             row_shape.len() <= 7 && row_shape.iter().all(|&n| n > 0),
@@ -196,7 +196,7 @@ impl NpyWriter {
         self.put(values)
     }
 
-    /// Writes the header and syncs. Gives the number of rows.
+    /// Writes the header, syncs, and returns the number of rows.
     pub fn finish(mut self) -> Result<u64> {
         let a_row = self.row_shape.iter().product::<usize>() as u64;
         assert_eq!(self.values % a_row, 0, "whole rows were written");

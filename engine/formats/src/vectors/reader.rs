@@ -109,12 +109,12 @@ impl VectorReader {
         Ok(reader)
     }
 
-    /// Values a vector.
+    /// Returns the number of values per vector.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// How many vectors there are, where the file says so.
+    /// Returns how many vectors there are, where the file says so.
     pub fn rows(&self) -> Option<u64> {
         self.declared
     }

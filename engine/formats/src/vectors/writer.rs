@@ -59,7 +59,7 @@ impl VectorWriter {
         Ok(Self { dim, kind })
     }
 
-    /// Whole rows, one after another.
+    /// Writes complete rows.
     pub fn write(&mut self, values: &[f32]) -> Result<()> {
         assert_eq!(values.len() % self.dim, 0, "whole rows are written");
         match &mut self.kind {
@@ -85,7 +85,7 @@ impl VectorWriter {
         }
     }
 
-    /// Fills in the header and syncs. Gives the number of rows.
+    /// Fills in the header, syncs, and returns the number of rows.
     pub fn finish(self) -> Result<u64> {
         match self.kind {
             Kind::Npy(npy) => npy.finish(),

@@ -1,4 +1,4 @@
-//! Computing what can be computed, and a version that names what is there.
+//! Recomputing vectors and codes, and committing the repaired version.
 
 use super::files::is_damage;
 use super::logs::Logs;
@@ -8,18 +8,18 @@ use crate::admin::verify;
 use crate::disk::files::list;
 use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
-use crate::format::Kind;
 use crate::ids::{DatabaseId, Generation};
 use crate::model::Model;
 use crate::rebuild::{RebuildOptions, encode_segment};
 use crate::segment::SegmentRecord;
-use crate::segment::{CodesFile, Deletions, FileName, RowsFile, VecsFile};
+use crate::segment::{CodesFile, Component, Deletions, FileName, MadeFrom, RowsFile};
 use crate::version::VersionRecord;
 use crate::version::catalog::Catalog;
 use crate::version::manifest;
 use crate::version::record::RECORD_VERSION;
 use crate::view::live::Live;
-use crate::view::segment::{Sealed, SegmentView, codes_path, vecs_path};
+use crate::view::segment::{Sealed, SegmentView, derived};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,20 +28,22 @@ impl Repair<'_> {
     pub(super) fn derive(&mut self, found: &Found, model: &Model) -> Result<()> {
         let dir = self.layout.segments();
         for segment in found.segments.iter().filter(|s| s.damage.is_empty()) {
-            let vecs = vecs_path(&dir, segment.id, model);
-            let codes = codes_path(&dir, segment.id, model);
-            for path in [Some(&vecs), codes.as_ref()].into_iter().flatten() {
+            for file in derived(segment.id, model) {
+                let path = file.within(&dir);
                 if path.exists() && !path.is_file() {
-                    orphan(&*self.disk, &self.layout, path)?;
+                    orphan(&*self.disk, &self.layout, &path)?;
                 }
-            }
-            if vecs.is_file() && !sound_vecs(&vecs, self)? {
-                self.correct(&vecs, Kind::Vecs)?;
-            }
-            if let Some(path) = &codes
-                && self.codes_differ(path, segment, model)
-            {
-                self.remove_derived(path, "does not match its vectors")?;
+                // Vectors are slow to compute again; one flipped bit is corrected.
+                if file.component() == Component::Vecs
+                    && path.is_file()
+                    && !self.is_sound(file.component(), &path)?
+                {
+                    self.correct(&path, file.component().kind())?;
+                }
+                if file.component() == Component::Codes && self.codes_differ(&path, segment, model)
+                {
+                    self.remove_derived(&path, "does not match its vectors")?;
+                }
             }
             let view = self.view(segment)?;
             let encoded = encode_segment(
@@ -84,7 +86,7 @@ impl Repair<'_> {
         })
     }
 
-    /// Whether a codes file is whole, and yet not what its vectors give.
+    /// Returns `true` if a codes file is intact but does not match its vectors.
     fn codes_differ(&self, path: &Path, segment: &FoundSegment, model: &Model) -> bool {
         let whole = CodesFile::open(&*self.disk, path).is_ok_and(|codes| codes.verify().is_empty());
         let sealed = Sealed::open(&*self.disk, &self.layout.segments(), segment.id, model);
@@ -96,37 +98,39 @@ impl Repair<'_> {
             })
     }
 
-    /// Vectors and codes of other models: `rebuild` computes them again when it needs them.
+    /// Whether a file is there and whole.
+    fn is_sound(&self, component: Component, path: &Path) -> Result<bool> {
+        match component.verify(&*self.disk, path) {
+            Ok(damage) => Ok(damage.is_empty()),
+            Err(e) if is_damage(&e) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Files that are made for other models: `rebuild` computes them again when it needs them.
     fn check_others(&mut self, segment: &FoundSegment, model: &Model) -> Result<()> {
         let dir = self.layout.segments();
-        let active = [
-            Some(vecs_path(&dir, segment.id, model)),
-            codes_path(&dir, segment.id, model),
-        ];
-        for name in list(&*self.disk, &dir)? {
-            let path = dir.join(&name);
-            let of_rows = (segment.rows.hash(), segment.rows.row_count() as u32);
-            let damage = match name.parse() {
-                _ if active.contains(&Some(path.clone())) => None,
-                Ok(FileName::Codes(id, _)) if id == segment.id => {
-                    match CodesFile::open(&*self.disk, &path) {
-                        Ok(codes) if (codes.meta().rows_hash, codes.meta().rows) == of_rows => {
-                            codes.verify().pop()
-                        }
-                        Ok(_) => Some(Error::corrupt(&path, "meta", 0, "made from other rows")),
-                        Err(e) => Some(e),
-                    }
+        let active = derived(segment.id, model);
+        let names = list(&*self.disk, &dir)?;
+        let files = names
+            .iter()
+            .filter_map(|name| name.parse::<FileName>().ok());
+        let others = files.filter(|file| {
+            file.segment() == segment.id && file.component().is_derived() && !active.contains(file)
+        });
+        let rows = MadeFrom {
+            segment: segment.id,
+            rows_hash: segment.rows.hash(),
+            rows: segment.rows.row_count() as u32,
+        };
+        for file in others {
+            let (path, component) = (file.within(&dir), file.component());
+            let damage = match component.made_from(&*self.disk, &path) {
+                Ok(Some(made_from)) if made_from == rows => {
+                    component.verify(&*self.disk, &path)?.pop()
                 }
-                Ok(FileName::Vecs(id, _)) if id == segment.id => {
-                    match VecsFile::open(&*self.disk, &path) {
-                        Ok(vecs) if (vecs.meta().rows_hash, vecs.meta().rows) == of_rows => {
-                            vecs.verify().pop()
-                        }
-                        Ok(_) => Some(Error::corrupt(&path, "meta", 0, "made from other rows")),
-                        Err(e) => Some(e),
-                    }
-                }
-                _ => None,
+                Ok(_) => Some(Error::corrupt(&path, "meta", 0, "made from other rows")),
+                Err(e) => Some(e),
             };
             match damage {
                 Some(damage) if is_damage(&damage) => {
@@ -147,7 +151,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Commits a version, if the one that is there does not name what is there.
+    /// Commits a version if the current one does not match the files.
     pub(super) fn commit(
         &mut self,
         base: &Base,
@@ -192,6 +196,8 @@ impl Repair<'_> {
                 Some(database) => database,
                 None => DatabaseId::random()?,
             }),
+            serving: (base.hint.as_ref())
+                .map_or_else(BTreeMap::new, |record| record.serving.clone()),
             encoder: model.encoder_id(),
             model: model.id(),
             segments: records,
@@ -242,12 +248,4 @@ fn dead_rows(segment: &FoundSegment, live: &Live, generation: Generation) -> Del
         deletions.insert(row);
     }
     deletions
-}
-
-fn sound_vecs(path: &Path, repair: &Repair<'_>) -> Result<bool> {
-    match VecsFile::open(&*repair.disk, path) {
-        Ok(vecs) => Ok(vecs.verify().is_empty()),
-        Err(e) if is_damage(&e) => Ok(false),
-        Err(e) => Err(e),
-    }
 }

@@ -1,4 +1,4 @@
-//! Every file under the name that its content asks for, and flipped bits corrected.
+//! Renaming files to the names that their contents require, and correcting flipped bits.
 
 use super::Repair;
 use crate::disk::files::list;
@@ -23,7 +23,7 @@ pub(super) struct OpenRows {
     pub(super) damage: Vec<Error>,
 }
 
-/// What a record says of rows files and these do not say twice.
+/// Facts about rows files that only a record has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     metric: Metric,
@@ -40,7 +40,8 @@ impl Known {
 }
 
 impl Repair<'_> {
-    /// Moves to `orphans/` whatever is in the place of a file and is none, such as a directory.
+    /// Moves anything that is not a file, such as a directory, to `orphans/` if it has the name of
+    /// a file.
     pub(super) fn clear_the_way(&mut self) -> Result<()> {
         let root = self.layout.dir().to_path_buf();
         for dir in [root.clone(), self.layout.segments(), self.layout.logs()] {
@@ -70,7 +71,7 @@ impl Repair<'_> {
             let Some(file) = original_name(&name) else {
                 continue;
             };
-            // A segment of that number is there: what was put aside is what it was made from.
+            // A segment with that number exists: the orphan is one of its inputs.
             let there = taken
                 .iter()
                 .filter_map(|name| name.parse::<FileName>().ok())
@@ -230,7 +231,8 @@ impl Repair<'_> {
     }
 }
 
-/// Whether an error means that bytes are wrong or missing, not that they can't be read now.
+/// Returns `true` if an error means that bytes are wrong or missing, not that they can't be read
+/// now.
 pub(super) fn is_damage(error: &Error) -> bool {
     match error {
         Error::Corrupt(_) => true,

@@ -19,7 +19,8 @@ pub(super) struct Logs {
 }
 
 impl Repair<'_> {
-    /// Reads every log. With a record, those before its first one are put aside: their rows are in segments.
+    /// Reads every log. With a record, logs before its first one are moved to `orphans/`: their rows are in
+    /// segments.
     pub(super) fn check_logs(&mut self, base: &Base, found: &Found) -> Result<Logs> {
         let dir = self.layout.logs();
         let mut ids: Vec<LogId> = (list(&*self.disk, &dir)?.iter())

@@ -67,7 +67,7 @@ pub struct Repaired {
     pub pending: Vec<String>,
     /// The keys of lost rows, as far as they are known; with [`pending`](Self::pending), of rows that would be lost.
     pub lost_keys: Vec<String>,
-    /// Living rows now; `None` if something is pending.
+    /// Live rows now; `None` if something is pending.
     pub rows: Option<u64>,
 }
 
@@ -85,13 +85,17 @@ impl Repaired {
 ///
 /// # Errors
 /// [`Error::Locked`] if another process writes, [`Error::Missing`] if texts must be encoded and the encoder's library
-/// is not there, [`Error::Io`] if a file can't be read for want of permission. Nothing is lost then; run it again.
+/// is not there, [`Error::Io`] if a file cannot be read because of its permissions. Nothing is lost then; run it again.
 pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired> {
-    let layout = Layout::existing(dir.as_ref())?;
+    repair_on(Arc::new(Disk::default()), dir.as_ref(), options)
+}
+
+/// The same on another [`Files`]: for tests.
+pub fn repair_on(disk: Arc<dyn Files>, dir: &Path, options: &RepairOptions) -> Result<Repaired> {
+    let layout = Layout::existing(dir)?;
     // A part of a copy is not a damaged database: what is missing is where it was copied from.
-    creation::refuse_unfinished(&Disk::default(), layout.dir())?;
+    creation::refuse_unfinished(&*disk, layout.dir())?;
     layout.expect_folders()?;
-    let disk: Arc<dyn Files> = Arc::new(Disk::default());
     let mut repair = Repair {
         reserve: Arc::new(Reserve::find(&disk, &layout)),
         disk,

@@ -1,4 +1,4 @@
-//! The model under which the database is served.
+//! Choosing the model of the repaired database.
 
 use super::files::is_damage;
 use super::segments::Found;
@@ -18,7 +18,8 @@ use crate::view::segment::codes_path;
 use std::sync::Arc;
 
 impl Repair<'_> {
-    /// The model that the newest record names, or the best that is left. `None` if none is: that is reported.
+    /// Returns the model that the newest record names, or the best that is left. `None` if none is: that is
+    /// reported.
     pub(super) fn choose_model(
         &mut self,
         base: &Base,
@@ -69,7 +70,7 @@ impl Repair<'_> {
             .max_by_key(|(order, model)| (self.coded(model, found), *order));
         let Some((_, model)) = best else {
             let what = format!(
-                "{}: no model is left that could serve these rows. They are whole: `mopqdb export DB DEST --format jsonl` writes them out, and a copy of the model's folder in `models/` makes the database usable again",
+                "{}: no model is left that could serve these rows. They are whole and can be exported, and a copy of the model's folder in `models/` makes the database usable again",
                 self.layout.models().display()
             );
             self.report.pending.push(what);

@@ -1,4 +1,4 @@
-//! A sound segment of what remains of damaged ones, or of ones whose `Seq`s overlap.
+//! Writing a sound segment from damaged segments, or from segments whose `Seq`s overlap.
 
 use super::segments::{Found, FoundSegment};
 use super::{Base, Repair};
@@ -17,7 +17,8 @@ use std::collections::HashSet;
 const STEP: usize = 256;
 
 impl Repair<'_> {
-    /// Writes damaged segments again, without the rows that can't be read. Does nothing if that is not wanted.
+    /// Writes damaged segments again, without the rows that can't be read. Does nothing if losing rows is not
+    /// accepted.
     pub(super) fn make_sound(
         &mut self,
         mut found: Found,
@@ -56,7 +57,7 @@ impl Repair<'_> {
         Ok(found)
     }
 
-    /// Reports the living rows of a damaged segment that can't be read.
+    /// Reports the live rows of a damaged segment that can't be read.
     fn count_losses(&mut self, segment: &FoundSegment) -> Result<()> {
         let Some(why) = segment.damage.first() else {
             return Ok(());
@@ -125,7 +126,7 @@ impl Repair<'_> {
         Ok(apart)
     }
 
-    /// Writes the living, readable rows of some segments as a new one, without codes; theirs move to `orphans/`.
+    /// Writes the live, readable rows of some segments as a new one, without codes; theirs move to `orphans/`.
     fn rewrite(
         &mut self,
         inputs: Vec<FoundSegment>,

@@ -1,4 +1,4 @@
-//! Which segments belong to the database, and which of their rows are alive.
+//! Deciding which segments belong to the database, and which of their rows are live.
 
 use super::files::{Known, OpenRows, is_damage};
 use super::{Base, Repair};
@@ -71,7 +71,8 @@ impl Repair<'_> {
                     self.named_segment(segment, known, &mut found)?;
                 }
                 found.assume_seqs();
-                // Whatever else is there is no part of this version: it is put aside, or taken in if so asked.
+                // All other files are not part of this version: they are moved to `orphans/`, or added if
+                // requested.
                 let first_seq = record.first_seq;
                 let live = self.live_ids(&found);
                 for id in on_disk {
@@ -80,7 +81,7 @@ impl Repair<'_> {
                     if !adopted {
                         self.put_aside(id)?;
                         self.done(format!(
-                            "segment {id} is no part of version {}; it was moved to orphans, from where `--restore` takes it back",
+                            "segment {id} is no part of version {}; it was moved to orphans, from where a repair with `restore` takes it back",
                             record.generation
                         ));
                     }
@@ -96,7 +97,8 @@ impl Repair<'_> {
         Ok(found)
     }
 
-    /// What says that there was a version after this one, whose manifest and catalog are both lost.
+    /// Returns what says that there was a version after this one, whose manifest and catalog are
+    /// both lost.
     pub(super) fn newer_than(&self, record: &VersionRecord) -> Result<Option<String>> {
         let dir = self.layout.segments();
         let logged = live_batches(&*self.disk, &self.layout, record)?;
@@ -161,7 +163,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// The living rows of a segment that a record names, and whether the deletions that it names are there.
+    /// The live rows of a segment that a record names, and whether the deletions that it names are there.
     fn live_rows(&mut self, named: &SegmentRecord, rows: &RowsFile) -> Result<(Live, bool)> {
         let count = rows.row_count() as u32;
         let Some(version) = named.deletions else {
@@ -189,7 +191,8 @@ impl Repair<'_> {
             Err(e) if is_damage(&e) => e.to_string(),
             Err(e) => return Err(e),
         };
-        // Rows only ever die: whoever is dead in any other file of this segment is dead.
+        // Rows never come back to life: a row that is dead in any deletion file of the segment is
+        // dead.
         let mut live = Live::all(count);
         for deletions in self.deletions_of(named.id)? {
             for row in deletions.iter().filter(|row| row.0 < count) {
@@ -222,7 +225,7 @@ impl Repair<'_> {
             .collect())
     }
 
-    /// Takes in a segment that no record names, if it has rows that are nowhere else.
+    /// Adds a segment that no record names if it has rows that no other file has.
     fn adopt(
         &mut self,
         id: SegmentId,
@@ -355,7 +358,8 @@ impl Found {
         }
     }
 
-    /// Kills rows that have a newer one of the same key, and those that any deletion file or log knows to be dead.
+    /// Marks rows dead that have a newer row with the same key, and those that any deletion file or log knows to
+    /// be dead.
     ///
     /// Requires: all rows files are sound, segments are in the order of their `Seq`s.
     pub(super) fn kill_older(

@@ -1,4 +1,4 @@
-//! A bundle out of the files that a BERT-like model is published as: `model.safetensors`, `config.json`, `tokenizer.json`.
+//! Making a bundle from the published files of a BERT-like model: `model.safetensors`, `config.json`, `tokenizer.json`.
 
 use super::{Bundle, BundleWriter};
 use crate::disk::files::{Disk, Files as _};
@@ -13,8 +13,8 @@ use std::path::Path;
 /// Raised when the writer's graphs change, so that a set-up knows an older default bundle from its own.
 pub const WRITER_VERSION: u32 = 1;
 
-/// Writes a bundle at `to` from the weights in `from`. The spec names the files and says how the graph is used; `layers`
-/// keeps only the first so many; `story` goes into the manifest.
+/// Writes a bundle at `to` from the weights in `from`. The spec names the files and says how the graph is used;
+/// `layers` keeps only the first N layers; `story` goes into the manifest.
 pub fn bundle_from_weights(
     from: &Path,
     to: &Path,
@@ -69,7 +69,7 @@ pub fn make_default_bundle(from: &Path, to: &Path) -> Result<Bundle> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", dir)(e)),
         _ => Ok(()),
     };
-    // A damaged or older one gives way only once the new one is whole.
+    // Replace a damaged or older bundle only when the new one is complete.
     let fresh = parent.join(format!(".default-{}.tmp", std::process::id()));
     remove(&fresh)?;
     let spec = EncoderSpec::bert(256);

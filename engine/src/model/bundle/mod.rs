@@ -5,15 +5,17 @@
 //! encoder.onnx          token ids and mask to hidden states (query_encoder.onnx if the towers differ)
 //! tokenizer.json        text to token ids
 //! tensors.safetensors   the quantizer: codebook, head, rotation, keys, bilinear
+//! scorer.safetensors    how candidates are scored: query map, weight of words
 //! ```
 //!
-//! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or, for
-//! ready-made vectors that are searched exactly, neither. It never changes: its [`ModelId`](crate::ModelId) is the hash of what it
-//! computes with.
+//! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or neither
+//! (for precomputed vectors that are searched exactly). It never changes: its [`ModelId`](crate::ModelId) is the hash
+//! of what it computes with.
 
 #[cfg(feature = "onnx-write")]
 mod from_weights;
 mod open;
+mod scorer;
 mod spec;
 mod tensors;
 mod writer;
@@ -26,12 +28,12 @@ pub use from_weights::{WRITER_VERSION, bundle_from_weights, make_default_bundle}
 pub use open::Bundle;
 pub use spec::{
     ActivationName, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest, QuantizerSpec,
-    QueryName, SelectionName, TENSORS_FILE,
+    QueryName, SCORER_FILE, SelectionName, TENSORS_FILE,
 };
 pub use writer::BundleWriter;
 
-/// A tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions, cosine), kept in this
-/// crate's sources for tests and examples. Texts that share words are near each other in it.
+/// Returns a tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions, cosine),
+/// kept in this crate's sources for tests and examples. Texts that share words are near each other in it.
 pub fn tiny_bundle() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/tiny")
 }

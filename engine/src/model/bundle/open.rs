@@ -1,20 +1,23 @@
 //! Opening a bundle: everything but the encoder's own files is checked before it is used; those when first loaded.
 
-use super::spec::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, TENSORS_FILE};
-use super::tensors;
+use super::spec::{
+    FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SCORER_FILE, TENSORS_FILE,
+};
+use super::{scorer, tensors};
+use crate::disk::files::{Disk, Storage};
 #[cfg(feature = "onnx")]
-use crate::disk::mmap::Mapping;
+use crate::disk::{files::OpenFile, mmap::Mapping};
 use crate::error::{Error, Result};
 use crate::ids::content::to_hex;
-use crate::ids::{EncoderId, ModelId};
+use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 #[cfg(feature = "onnx")]
 use crate::model::encoder::GraphSource;
 use crate::model::encoder::{Encoder, EncoderOptions};
+use crate::model::scorer::Scorer;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,11 +26,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Bundle(Arc<Opened>);
 
 struct Opened {
+    storage: Arc<dyn Storage>,
     dir: PathBuf,
     manifest: Manifest,
     model_id: ModelId,
     encoder_id: EncoderId,
     quantizer: Option<Quantizer>,
+    scorer: Option<Scorer>,
     /// Loaded when first asked for, then shared.
     encoder: Mutex<Option<Arc<dyn Encoder>>>,
     /// The manifest is not the one in `dir`, but made from it by [`Bundle::without_quantizer`].
@@ -44,18 +49,23 @@ impl Bundle {
     /// Opens a bundle: the manifest and the quantizer's tensors are read and checked, and every file is there with its
     /// length. The encoder's files are hashed when it is first loaded, by [`encoder`](Self::encoder).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        let dir = dir.as_ref().to_path_buf();
+        Self::open_on(Arc::new(Disk::default()), dir.as_ref())
+    }
+
+    /// Opens a bundle in another place than the disk, or read in another way.
+    pub(crate) fn open_on(storage: Arc<dyn Storage>, dir: &Path) -> Result<Self> {
+        let dir = dir.to_path_buf();
         let path = dir.join(MANIFEST_FILE);
-        if !dir.is_dir() {
-            return Err(Error::Model(format!(
-                "{} is not a bundle: there is no such directory",
-                dir.display()
-            )));
-        }
-        let bytes = match read_plain(&path, MAX_MANIFEST_BYTES) {
+        let bytes = match read_up_to(&*storage, &path, MAX_MANIFEST_BYTES) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::Model(format!(
-                    "{} is not a bundle: it holds no {MANIFEST_FILE}",
+                let what = match storage.list(&dir) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                        "there is no such directory".into()
+                    }
+                    _ => format!("it holds no {MANIFEST_FILE}"),
+                };
+                return Err(Error::model(format!(
+                    "{} is not a bundle: {what}",
                     dir.display()
                 )));
             }
@@ -64,13 +74,12 @@ impl Bundle {
         let manifest = Manifest::decode(&path, &bytes)?;
         for entry in &manifest.files {
             let path = dir.join(&entry.name);
-            let found = fs::symlink_metadata(&path).map_err(Error::io("opening", &path))?;
-            check_plain(&path, &found)?;
-            check_length(&path, found.len(), entry)?;
+            let len = storage.len(&path).map_err(Error::io("opening", &path))?;
+            check_length(&path, len, entry)?;
         }
         let quantizer = match (&manifest.quantizer, manifest.file(TENSORS_FILE)) {
             (Some(spec), Some(entry)) => {
-                let bytes = read_checked(&dir, entry)?;
+                let bytes = read_checked(&*storage, &dir, entry)?;
                 Some(tensors::decode(
                     &dir.join(TENSORS_FILE),
                     &bytes,
@@ -80,18 +89,45 @@ impl Bundle {
             }
             _ => None,
         };
+        let scorer = match manifest.file(SCORER_FILE) {
+            Some(entry) => {
+                let bytes = read_checked(&*storage, &dir, entry)?;
+                let path = dir.join(SCORER_FILE);
+                Some(scorer::decode(&path, &bytes, manifest.input_dim)?)
+            }
+            None => None,
+        };
         Ok(Self(Arc::new(Opened {
             model_id: manifest.model_id(),
             encoder_id: manifest.encoder_id(),
             dir,
             manifest,
             quantizer,
+            scorer,
             encoder: Mutex::new(None),
             derived: false,
+            storage,
         })))
     }
 
-    /// The bundle of the same encoder alone, whose files are this bundle's.
+    /// Returns the bundle of an encoder that the program brings, which has no files.
+    pub(crate) fn of_plugged_encoder(name: String, dim: usize, metric: Metric) -> Result<Self> {
+        let manifest = Manifest::of_plugged_encoder(name, dim, metric);
+        manifest.check()?;
+        Ok(Self(Arc::new(Opened {
+            storage: Arc::new(Disk::default()),
+            model_id: manifest.model_id(),
+            encoder_id: manifest.encoder_id(),
+            dir: PathBuf::new(),
+            manifest,
+            quantizer: None,
+            scorer: None,
+            encoder: Mutex::new(None),
+            derived: true,
+        })))
+    }
+
+    /// Returns the bundle of the same encoder alone, whose files are this bundle's.
     pub(crate) fn without_quantizer(&self) -> Self {
         let manifest = self.0.manifest.without_quantizer();
         Self(Arc::new(Opened {
@@ -100,63 +136,85 @@ impl Bundle {
             dir: self.0.dir.clone(),
             manifest,
             quantizer: None,
+            scorer: None,
             encoder: Mutex::new(None),
             derived: true,
+            storage: Arc::clone(&self.0.storage),
         }))
     }
 
-    /// The bytes of a manifest that is in no file yet.
+    /// Returns the bytes of a manifest that is in no file yet.
     pub(crate) fn derived_manifest(&self) -> Option<Vec<u8>> {
         self.0.derived.then(|| self.0.manifest.encode())
     }
 
-    /// Where the bundle is.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
-    /// What the bundle is made of.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.0.manifest
     }
 
-    /// Encoder and quantizer, by content.
+    /// Returns everything that defines an answer, by content.
     pub fn model_id(&self) -> ModelId {
         self.0.model_id
     }
 
-    /// What turns texts into vectors, by content.
+    /// Returns what codes depend on, by content; `None` without a quantizer.
+    pub fn codes_id(&self) -> Option<CodesId> {
+        self.0.manifest.codes_id()
+    }
+
+    /// Returns the content id of the encoder.
     pub fn encoder_id(&self) -> EncoderId {
         self.0.encoder_id
     }
 
-    /// How queries and keys are compared.
+    /// Returns how queries and keys are compared.
     pub fn metric(&self) -> Metric {
         self.0.manifest.metric
     }
 
-    /// Whether texts can be encoded, or ready-made vectors are given.
+    /// Returns `true` if the bundle has an encoder.
     pub fn has_encoder(&self) -> bool {
-        self.0.manifest.encoder.is_some()
+        let manifest = &self.0.manifest;
+        manifest.encoder.is_some() || manifest.plugged_encoder.is_some()
     }
 
-    /// The width of the stored vectors.
+    /// Returns the width of the stored vectors.
     pub fn input_dim(&self) -> usize {
         self.0.manifest.input_dim
     }
 
-    /// The quantizer, if the bundle has one.
+    /// Returns the quantizer, if the bundle has one.
     pub fn quantizer(&self) -> Result<Option<Quantizer>> {
         Ok(self.0.quantizer.clone())
     }
 
-    /// The encoder, if the bundle has one: loaded on the first call with [`EncoderOptions::default`], then shared.
+    /// Returns the scorer, if one was learned.
+    pub fn scorer(&self) -> Option<&Scorer> {
+        self.0.scorer.as_ref()
+    }
+
+    /// Returns the encoder, if the bundle has one: loaded on the first call with [`EncoderOptions::default`], then
+    /// shared.
     pub fn encoder(&self) -> Result<Option<Arc<dyn Encoder>>> {
         self.encoder_with(&EncoderOptions::default())
     }
 
-    /// The encoder, loaded with the given options if it isn't loaded yet.
+    /// Returns the encoder, loaded with the given options if it isn't loaded yet.
     pub fn encoder_with(&self, options: &EncoderOptions) -> Result<Option<Arc<dyn Encoder>>> {
+        if let Some(name) = &self.0.manifest.plugged_encoder {
+            return Err(Error::Missing {
+                what: format!(
+                    "the encoder {name:?} is part of the program that made this database"
+                ),
+                remedy: "give it when the database is opened".into(),
+            });
+        }
         if !self.has_encoder() {
             return Ok(None);
         }
@@ -179,22 +237,19 @@ impl Bundle {
             .encoder
             .as_ref()
             .expect("the caller saw that there is one");
-        let no_mmap = options.no_mmap;
         let graph = |name: &str| -> Result<GraphSource> {
             let file = self.keep_open(name)?;
-            Ok(Box::new(move || file.checked(no_mmap)))
+            Ok(Box::new(move || file.checked()))
         };
         let files = EncoderFiles {
             graph: graph(&spec.graph)?,
             query_graph: spec.query_graph.as_deref().map(graph).transpose()?,
-            tokenizer: self.keep_open(&spec.tokenizer)?.checked(true)?.to_vec(),
+            tokenizer: self.keep_open(&spec.tokenizer)?.checked()?.to_vec(),
         };
-        let encoder = OnnxEncoder::load(spec, files, options).map_err(|error| match error {
-            Error::Model(what) => Error::Model(format!("{}: {what}", self.0.dir.display())),
-            other => other,
-        })?;
+        let encoder = OnnxEncoder::load(spec, files, options)
+            .map_err(|error| error.of_model_at(&self.0.dir))?;
         if encoder.dim() != manifest.input_dim {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "{}: the encoder gives {} dimensions, the manifest says {}",
                 self.0.dir.display(),
                 encoder.dim(),
@@ -222,17 +277,15 @@ impl Bundle {
             .expect("Manifest::check saw each file listed")
             .clone();
         let path = self.0.dir.join(name);
-        let found = fs::symlink_metadata(&path).map_err(Error::io("opening", &path))?;
-        check_plain(&path, &found)?;
-        let file = File::open(&path).map_err(Error::io("opening", &path))?;
-        let file = Mutex::new(file);
+        let opened = self.0.storage.open(&path);
+        let file = opened.map_err(Error::io("opening", &path))?;
         Ok(KeptFile { file, path, entry })
     }
 
     /// Reads and hashes every file: for `verify`. What [`open`](Self::open) leaves for later is done here.
     pub fn verify(&self) -> Result<()> {
         for entry in &self.0.manifest.files {
-            read_checked(&self.0.dir, entry)?;
+            read_checked(&*self.0.storage, &self.0.dir, entry)?;
         }
         Ok(())
     }
@@ -241,38 +294,29 @@ impl Bundle {
 /// A file of a bundle, kept open and checked at each read.
 #[cfg(feature = "onnx")]
 struct KeptFile {
-    /// One reader at a time: they share the position.
-    file: Mutex<File>,
+    file: Box<dyn OpenFile>,
     path: PathBuf,
     entry: FileEntry,
 }
 
 #[cfg(feature = "onnx")]
 impl KeptFile {
-    /// Its bytes, read or mapped, with the hash that the manifest says.
-    fn checked(&self, no_mmap: bool) -> Result<Mapping> {
-        use std::io::{Seek as _, SeekFrom};
+    /// Its bytes, with the hash that the manifest says.
+    fn checked(&self) -> Result<Mapping> {
         let failed = || Error::io("reading", &self.path);
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // Before anything of that size is read.
-        let len = file.metadata().map_err(failed())?.len();
+        let len = self.file.bytes().map_err(failed())?;
         check_length(&self.path, len, &self.entry)?;
-        let bytes = if no_mmap {
-            file.seek(SeekFrom::Start(0)).map_err(failed())?;
-            Mapping::read(&file)
-        } else {
-            Mapping::map(&file)
-        };
-        let bytes = bytes.map_err(failed())?;
+        let bytes = self.file.map().map_err(failed())?;
         check_contents(&self.path, &bytes, &self.entry)?;
         Ok(bytes)
     }
 }
 
 /// Reads one listed file and compares length and hash.
-fn read_checked(dir: &Path, entry: &FileEntry) -> Result<Vec<u8>> {
+fn read_checked(storage: &dyn Storage, dir: &Path, entry: &FileEntry) -> Result<Vec<u8>> {
     let path = dir.join(&entry.name);
-    let bytes = read_plain(&path, entry.bytes)?;
+    let bytes = read_up_to(storage, &path, entry.bytes)?;
     check_contents(&path, &bytes, entry)?;
     Ok(bytes)
 }
@@ -287,45 +331,14 @@ fn check_contents(path: &Path, bytes: &[u8], entry: &FileEntry) -> Result<()> {
     Ok(())
 }
 
-/// Reads a regular file of at most `limit` bytes.
-fn read_plain(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let found = fs::symlink_metadata(path).map_err(Error::io("opening", path))?;
-    check_plain(path, &found)?;
-    let file = File::open(path).map_err(Error::io("opening", path))?;
-    read_up_to(&file, path, limit)
-}
-
-fn read_up_to(file: &File, path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let len = file.metadata().map_err(Error::io("reading", path))?.len();
-    let mut bytes = Vec::with_capacity(len.min(limit) as usize + 1);
-    // One byte more than allowed, to see that there is more.
-    file.take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(Error::io("reading", path))?;
-    if bytes.len() as u64 > limit {
-        return Err(Error::corrupt(
-            path,
-            "contents",
-            limit,
-            format!("it has more than {limit} bytes"),
-        ));
+/// Reads a file of at most `limit` bytes.
+fn read_up_to(storage: &dyn Storage, path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let len = storage.len(path).map_err(Error::io("opening", path))?;
+    if len > limit {
+        let detail = format!("it has more than {limit} bytes");
+        return Err(Error::corrupt(path, "contents", limit, detail));
     }
-    Ok(bytes)
-}
-
-fn check_plain(path: &Path, found: &fs::Metadata) -> Result<()> {
-    if found.is_file() {
-        return Ok(());
-    }
-    let what = if found.is_symlink() {
-        "a symbolic link"
-    } else {
-        "no regular file"
-    };
-    Err(Error::Model(format!(
-        "{} is {what}; a bundle holds plain files only",
-        path.display()
-    )))
+    storage.read(path).map_err(Error::io("reading", path))
 }
 
 fn check_length(path: &Path, found: u64, entry: &FileEntry) -> Result<()> {

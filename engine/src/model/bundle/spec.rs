@@ -3,12 +3,13 @@
 //! Plain JSON for people, sealed for machines: its last field is the hash of every byte before it, so that a flipped
 //! bit in a prefix or a limit is noticed as surely as one in the weights.
 
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::error::{Error, Result};
 use crate::ids::content::{ContentHash, from_hex, to_hex};
-use crate::ids::{EncoderId, ModelId};
+use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::model::encoder::EncoderSpec;
+use crate::model::serving::Serving;
 use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -16,7 +17,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 /// The version that this program writes, and the newest that it reads.
-pub const MANIFEST_VERSION: u32 = 1;
+pub const MANIFEST_VERSION: u32 = 2;
 
 /// The manifest's name in a bundle.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -24,7 +25,10 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 /// The name of the quantizer's tensors in a bundle.
 pub const TENSORS_FILE: &str = "tensors.safetensors";
 
-/// No manifest that we wrote comes near: it holds a training configuration and some curves.
+/// The name of the scorer's tensors in a bundle.
+pub const SCORER_FILE: &str = "scorer.safetensors";
+
+/// Far larger than any manifest that mopqdb writes.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 
 /// What a bundle is made of and how its parts are used.
@@ -37,12 +41,18 @@ pub struct Manifest {
     pub method: String,
     /// How queries and keys are compared.
     pub metric: Metric,
-    /// The width of the stored vectors: of the encoder's output, or of ready-made ones.
+    /// The width of the stored vectors: of the encoder's output, or of precomputed vectors.
     pub input_dim: usize,
-    /// How texts become vectors; none in a bundle for ready-made vectors.
+    /// How texts become vectors; none in a bundle for precomputed vectors.
     pub encoder: Option<EncoderSpec>,
+    /// The name of an encoder that the program brings, where texts are encoded by none of the bundle's files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugged_encoder: Option<String>,
     /// How vectors become codes; none until one is trained.
     pub quantizer: Option<QuantizerSpec>,
+    /// Settings of queries that were measured when the model was trained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serving: Option<Serving>,
     /// Configuration, seed and course of the training, as the trainer wrote them.
     pub training: serde_json::Value,
     /// Measured recall, as the trainer wrote it.
@@ -57,9 +67,9 @@ pub struct Manifest {
 pub struct QuantizerSpec {
     /// Width after the head: subspaces x sub_dim.
     pub dim: usize,
-    /// Slices a vector.
+    /// Slices per vector.
     pub subspaces: usize,
-    /// Codewords a slice.
+    /// Codewords per slice.
     pub codewords: usize,
     /// Whether a linear layer comes first.
     pub head: bool,
@@ -69,7 +79,7 @@ pub struct QuantizerSpec {
     pub rotation: bool,
     /// How a codeword is chosen.
     pub selection: SelectionName,
-    /// What a query becomes before its table.
+    /// How a query is transformed before its table is built.
     pub query: QueryName,
     /// The temperature of a soft query.
     pub temperature: Option<f32>,
@@ -138,7 +148,7 @@ impl QueryName {
 }
 
 impl QuantizerSpec {
-    /// What there is to say of a quantizer besides its numbers.
+    /// Describes a quantizer without its tensors.
     pub fn of(quantizer: &Quantizer) -> Self {
         let (query, temperature) = match quantizer.query_mode() {
             QueryMode::Plain => (QueryName::Plain, None),
@@ -166,7 +176,7 @@ impl QuantizerSpec {
         }
     }
 
-    /// The shape of the codes.
+    /// Returns the shape of the codes.
     pub fn shape(&self) -> Result<CodeShape> {
         CodeShape::new(self.subspaces, self.codewords)
     }
@@ -179,7 +189,7 @@ impl QuantizerSpec {
         }
     }
 
-    /// The mode that `query` and `temperature` say together. Requires: the manifest was checked.
+    /// Returns the query mode. Requires: the manifest was checked.
     pub(super) fn checked_query_mode(&self) -> QueryMode {
         self.query_mode()
             .expect("Manifest::check refused a temperature without a soft query")
@@ -212,7 +222,16 @@ struct VersionOnly {
 }
 
 impl Manifest {
-    /// A manifest of nothing yet.
+    /// Returns the manifest of an encoder that a program brings.
+    pub(super) fn of_plugged_encoder(name: String, dim: usize, metric: Metric) -> Self {
+        Self {
+            input_dim: dim,
+            plugged_encoder: Some(name),
+            ..Self::empty(metric)
+        }
+    }
+
+    /// Returns a manifest without encoder and quantizer.
     pub(super) fn empty(metric: Metric) -> Self {
         Self {
             version: MANIFEST_VERSION,
@@ -220,31 +239,45 @@ impl Manifest {
             metric,
             input_dim: 0,
             encoder: None,
+            plugged_encoder: None,
             quantizer: None,
+            serving: None,
             training: serde_json::Value::Null,
             evaluation: serde_json::Value::Null,
             files: Vec::new(),
         }
     }
 
-    /// The same encoder, without the quantizer and what was said of it.
+    /// The same encoder, without the quantizer, the scorer and what was said of them.
     pub(super) fn without_quantizer(&self) -> Self {
-        let files = self.files.iter().filter(|file| file.name != TENSORS_FILE);
+        let learned = [TENSORS_FILE, SCORER_FILE];
+        let files = self
+            .files
+            .iter()
+            .filter(|file| !learned.contains(&file.name.as_str()));
         Self {
             input_dim: self.input_dim,
             encoder: self.encoder.clone(),
+            plugged_encoder: self.plugged_encoder.clone(),
             files: files.cloned().collect(),
             ..Self::empty(self.metric)
         }
     }
 
-    /// The entry of a file.
+    /// Returns the entry of a file.
     pub fn file(&self, name: &str) -> Option<&FileEntry> {
         self.files.iter().find(|file| file.name == name)
     }
 
-    /// What turns texts into vectors, by content.
+    /// Returns the content id of the encoder.
     pub fn encoder_id(&self) -> EncoderId {
+        if let Some(name) = &self.plugged_encoder {
+            let hash = ContentHash::new("mopqdb plugged encoder 1")
+                .field(name.as_bytes())
+                .number(self.input_dim as u64)
+                .field(self.metric.name().as_bytes());
+            return EncoderId(hash.finish());
+        }
         let Some(spec) = &self.encoder else {
             return EncoderId::vectors(self.input_dim, self.metric);
         };
@@ -268,11 +301,25 @@ impl Manifest {
         EncoderId(hash.finish())
     }
 
-    /// Encoder and quantizer together, by content.
+    /// Returns the encoder, the quantizer and the scorer together, by content.
     pub fn model_id(&self) -> ModelId {
-        let Some(spec) = &self.quantizer else {
-            return ModelId::exact(self.encoder_id());
+        let unscored = match self.codes_id() {
+            Some(codes) => ModelId(codes.0),
+            None => ModelId::exact(self.encoder_id()),
         };
+        match self.file(SCORER_FILE) {
+            None => unscored,
+            Some(scorer) => {
+                let hash = ContentHash::new("mopqdb model 2").field(&unscored.0);
+                ModelId(hash.maybe(Some(&scorer.sha256)).finish())
+            }
+        }
+    }
+
+    /// Returns what codes depend on, by content: the encoder and the quantizer. `None` without a quantizer.
+    pub fn codes_id(&self) -> Option<CodesId> {
+        let spec = self.quantizer.as_ref()?;
+        // The name of the kind is that of models, whose ids these were before there were scorers.
         let hash = ContentHash::new("mopqdb model 1").field(&self.encoder_id().0);
         // The shape and the presence of head and rotation are in the tensors' own header.
         let tensors = self.file(TENSORS_FILE).map(|file| file.sha256.as_str());
@@ -282,10 +329,10 @@ impl Manifest {
             .field(spec.selection.in_id().as_bytes())
             .field(spec.query.in_id().as_bytes())
             .number(spec.temperature.map_or(0, |t| u64::from(t.to_bits())));
-        ModelId(hash.finish())
+        Some(CodesId(hash.finish()))
     }
 
-    /// The bytes of `manifest.json`, sealed.
+    /// Returns the bytes of `manifest.json`, sealed.
     pub(super) fn encode(&self) -> Vec<u8> {
         let text = serde_json::to_string_pretty(self).expect("a manifest has only string keys");
         let body = text
@@ -299,7 +346,7 @@ impl Manifest {
     }
 
     /// Reads and checks the manifest of a bundle, and looks at none of its other files.
-    pub(crate) fn read(files: &dyn Files, dir: &Path) -> Result<Self> {
+    pub(crate) fn read(files: &dyn Storage, dir: &Path) -> Result<Self> {
         let path = dir.join(MANIFEST_FILE);
         let bytes = files.read(&path).map_err(Error::io("reading", &path))?;
         Self::decode(&path, &bytes)
@@ -337,7 +384,7 @@ impl Manifest {
         };
         if digits != to_hex(&Sha256::digest(sealed)) {
             return Err(corrupt(
-                "its checksum does not match; a bundle is changed with `mopqdb bundle make`, not by hand".into(),
+                "its checksum does not match; a bundle is written by a program, not by hand".into(),
             ));
         }
         let body = sealed
@@ -346,16 +393,13 @@ impl Manifest {
         let text = [body, b"}"].concat();
         let manifest: Self =
             serde_json::from_slice(&text).map_err(|error| corrupt(error.to_string()))?;
-        manifest.check().map_err(|error| match error {
-            Error::Model(what) => Error::Model(format!("{}: {what}", path.display())),
-            other => other,
-        })?;
+        manifest.check().map_err(|error| error.of_model_at(path))?;
         Ok(manifest)
     }
 
     /// Refuses names that lead out of the bundle, missing files and numbers that can't be.
     pub(super) fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::Model(what));
+        let refuse = |what: String| Err(Error::model(what));
         if self.version == 0 {
             return refuse("version 0 is no version of a bundle".into());
         }
@@ -364,6 +408,9 @@ impl Manifest {
                 "vectors of {} dimensions; served are 1 to {MAX_DIM}",
                 self.input_dim
             ));
+        }
+        if self.serving.is_some_and(|serving| !serving.is_valid()) {
+            return refuse("its settings of queries contradict themselves".into());
         }
         let mut names = HashSet::new();
         for file in &self.files {
@@ -383,6 +430,13 @@ impl Manifest {
                     file.name, file.bytes
                 ));
             }
+        }
+        if let Some(name) = &self.plugged_encoder
+            && (self.encoder.is_some() || name.is_empty() || name.len() > 256)
+        {
+            return refuse(
+                "the name of a plugged encoder has 1 to 256 bytes, and takes the place of an encoder".into(),
+            );
         }
         let mut wanted = HashSet::new();
         if let Some(spec) = &self.encoder {
@@ -414,6 +468,9 @@ impl Manifest {
                 return refuse(format!("{TENSORS_FILE} is named for two parts"));
             }
         }
+        if names.contains(SCORER_FILE) && self.version > 1 && !wanted.insert(SCORER_FILE) {
+            return refuse(format!("{SCORER_FILE} is named for two parts"));
+        }
         if let Some(missing) = wanted.iter().find(|name| !names.contains(**name)) {
             return refuse(format!("{missing} is used but not listed"));
         }
@@ -424,7 +481,7 @@ impl Manifest {
     }
 }
 
-/// The widest vectors that are served.
+/// The maximum dimensions of a vector.
 pub const MAX_DIM: usize = 65_536;
 
 const SEAL_BEFORE: &str = "\n  \"checksum\": \"";
@@ -453,5 +510,5 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     if plain {
         return Ok(());
     }
-    Err(Error::Model(format!("{name:?} is not a plain file name")))
+    Err(Error::model(format!("{name:?} is not a plain file name")))
 }

@@ -9,7 +9,7 @@ use crate::quantizer::{Activation, Codebook, Head, Quantizer, Selection};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::path::Path;
 
-/// The bytes of a quantizer's tensors. The same quantizer gives the same bytes.
+/// Returns the bytes of a quantizer's tensors. The same quantizer gives the same bytes.
 pub(super) fn encode(quantizer: &Quantizer) -> Result<Vec<u8>> {
     let codebook = quantizer.codebook();
     let (subspaces, codewords) = (quantizer.shape().subspaces(), quantizer.shape().codewords());
@@ -49,18 +49,19 @@ pub(super) fn encode(quantizer: &Quantizer) -> Result<Vec<u8>> {
         })
         .collect();
     safetensors::serialize(views, None)
-        .map_err(|error| Error::Model(format!("writing tensors: {error}")))
+        .map_err(|error| Error::model_because(format!("writing tensors: {error}"), error))
 }
 
-/// A quantizer from its tensors, each of the shape that the manifest says, and finite.
+/// Returns a quantizer from its tensors, each of the shape that the manifest says, and finite.
 pub(super) fn decode(
     path: &Path,
     bytes: &[u8],
     manifest: &Manifest,
     spec: &QuantizerSpec,
 ) -> Result<Quantizer> {
-    let refuse = |what: String| Error::Model(format!("{}: {what}", path.display()));
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| refuse(error.to_string()))?;
+    let refuse = |what: String| Error::model(format!("{}: {what}", path.display()));
+    let tensors = SafeTensors::deserialize(bytes)
+        .map_err(|error| Error::model_because(format!("{}: {error}", path.display()), error))?;
     let mut used = 0;
     let mut take = |name: &str, shape: &[usize]| -> Result<Vec<f32>> {
         let tensor = tensors
@@ -127,7 +128,7 @@ pub(super) fn decode(
         .map_err(|error| refuse(error.to_string()))
 }
 
-fn to_bytes(values: &[f32]) -> Vec<u8> {
+pub(super) fn to_bytes(values: &[f32]) -> Vec<u8> {
     values
         .iter()
         .flat_map(|value| value.to_le_bytes())
@@ -135,7 +136,7 @@ fn to_bytes(values: &[f32]) -> Vec<u8> {
 }
 
 /// Requires: whole values, which safetensors checked against the shape.
-fn from_bytes(bytes: &[u8]) -> Vec<f32> {
+pub(super) fn from_bytes(bytes: &[u8]) -> Vec<f32> {
     let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("chunks of four"));
     bytes.chunks_exact(4).map(value).collect()
 }

@@ -1,13 +1,18 @@
-//! Writing a bundle: into a directory of its own beside the place, synced, then renamed there whole.
+//! Writing a bundle: into a temporary directory next to the destination, which is synced and then
+//! renamed.
 
 use super::open::Bundle;
-use super::spec::{FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, TENSORS_FILE, check_name};
-use super::tensors;
+use super::spec::{
+    FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, SCORER_FILE, TENSORS_FILE, check_name,
+};
+use super::{scorer, tensors};
 use crate::disk::files::{self, Disk, Files};
 use crate::error::{Error, Result};
 use crate::ids::content::to_hex;
 use crate::metric::Metric;
 use crate::model::encoder::EncoderSpec;
+use crate::model::scorer::Scorer;
+use crate::model::serving::Serving;
 use crate::quantizer::Quantizer;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
@@ -31,55 +36,58 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct BundleWriter {
     dir: PathBuf,
     manifest: Manifest,
-    /// Said, or taken from another bundle; else the quantizer's, else cosine.
+    /// Explicit, or of another bundle; otherwise the quantizer's; otherwise cosine.
     metric: Option<Metric>,
     quantizer: Option<Quantizer>,
+    scorer: Option<Scorer>,
     parts: Vec<Part>,
 }
 
-/// One file to be: its bytes, or a file of another bundle to link or copy.
+/// A file to write: its bytes, or a file of another bundle to link or copy.
 enum Part {
     Bytes { name: String, bytes: Vec<u8> },
     From { entry: FileEntry, path: PathBuf },
 }
 
 impl BundleWriter {
-    /// A bundle at `dir`, which must not exist yet.
+    /// Creates a writer of a bundle at `dir`, which must not exist yet.
     pub fn new(dir: impl AsRef<Path>) -> Self {
         Self {
             dir: dir.as_ref().to_path_buf(),
             manifest: Manifest::empty(Metric::Cosine),
             metric: None,
             quantizer: None,
+            scorer: None,
             parts: Vec::new(),
         }
     }
 
-    /// How queries and keys are compared; if not said, as the encoder's bundle or the quantizer says.
+    /// Sets the metric. Default: that of the encoder's bundle or of the quantizer.
     pub fn metric(mut self, metric: Metric) -> Self {
         self.metric = Some(metric);
         self
     }
 
-    /// How the quantizer was made: "mopq", "opq", ...
+    /// Sets the training method: "mopq", "opq", ...
     pub fn method(mut self, method: impl Into<String>) -> Self {
         self.manifest.method = method.into();
         self
     }
 
-    /// The width of ready-made vectors, for a bundle without an encoder.
+    /// Sets the dimensions of precomputed vectors, for a bundle without an encoder.
     pub fn vectors(mut self, dim: usize) -> Self {
         self.manifest.input_dim = dim;
         self
     }
 
-    /// The encoder (or the width of ready-made vectors) and the metric of another bundle. Files are linked where the
-    /// file system can, else copied.
+    /// Takes the encoder (or the dimensions of precomputed vectors) and the metric of another bundle. Files are
+    /// linked where the file system can, else copied.
     pub fn encoder_from(mut self, other: &Bundle) -> Self {
         let from = other.manifest();
         self.metric = Some(from.metric);
         self.manifest.input_dim = from.input_dim;
         self.manifest.encoder = from.encoder.clone();
+        self.manifest.plugged_encoder = from.plugged_encoder.clone();
         for name in from.encoder.iter().flat_map(EncoderSpec::files) {
             let entry = from
                 .file(name)
@@ -91,7 +99,8 @@ impl BundleWriter {
         self
     }
 
-    /// An encoder from the bytes of its files, giving vectors of `dim` numbers. The names are those of `spec`.
+    /// Sets the encoder from the bytes of its files; it gives vectors of `dim` values. The names are those of
+    /// `spec`.
     pub fn encoder(
         mut self,
         spec: EncoderSpec,
@@ -107,26 +116,38 @@ impl BundleWriter {
         self
     }
 
-    /// The quantizer.
+    /// Sets the quantizer.
     pub fn quantizer(mut self, quantizer: &Quantizer) -> Self {
         self.quantizer = Some(quantizer.clone());
         self
     }
 
-    /// Configuration, seed and course of the training.
+    /// How candidates are scored.
+    pub fn scorer(mut self, scorer: &Scorer) -> Self {
+        self.scorer = Some(scorer.clone());
+        self
+    }
+
+    /// Settings of queries that were measured.
+    pub fn serving(mut self, serving: Serving) -> Self {
+        self.manifest.serving = Some(serving);
+        self
+    }
+
+    /// Sets the record of the training: configuration, seed and course.
     pub fn training(mut self, training: serde_json::Value) -> Self {
         self.manifest.training = training;
         self
     }
 
-    /// Measured recall.
+    /// Sets the measured recall.
     pub fn evaluation(mut self, evaluation: serde_json::Value) -> Self {
         self.manifest.evaluation = evaluation;
         self
     }
 
-    /// Writes the bundle and opens it. Contents are synced before the name, so a crash leaves the whole bundle or
-    /// none; what a crashed run left beside the place is a hidden directory that nobody takes for a bundle.
+    /// Writes the bundle and opens it. Contents are synced before the name, so a crash leaves a complete bundle
+    /// or none, and possibly a hidden temporary directory.
     pub fn finish(self) -> Result<Bundle> {
         self.finish_on(&Disk::default())
     }
@@ -134,6 +155,7 @@ impl BundleWriter {
     /// The same on another [`Files`].
     pub(crate) fn finish_on(mut self, files: &dyn Files) -> Result<Bundle> {
         self.fit()?;
+        self.fit_scorer()?;
         if self.dir.exists() {
             return Err(Error::invalid(format!(
                 "{} is already there; name another directory",
@@ -164,6 +186,28 @@ impl BundleWriter {
         Bundle::open(&self.dir)
     }
 
+    /// Adds the scorer, which has to fit the stored vectors.
+    fn fit_scorer(&mut self) -> Result<()> {
+        let Some(scorer) = self.scorer.take() else {
+            return Ok(());
+        };
+        if scorer.dim() != self.manifest.input_dim {
+            return Err(Error::model(format!(
+                "the scorer is for vectors of {} dimensions, these have {}",
+                scorer.dim(),
+                self.manifest.input_dim
+            )));
+        }
+        if scorer.map().is_some() && self.manifest.metric == Metric::L2 {
+            return Err(Error::model("a query map is for ip and cosine"));
+        }
+        self.parts.push(Part::Bytes {
+            name: SCORER_FILE.into(),
+            bytes: scorer::encode(&scorer)?,
+        });
+        Ok(())
+    }
+
     /// Brings metric, width and quantizer together, or says how they differ.
     fn fit(&mut self) -> Result<()> {
         let Some(quantizer) = self.quantizer.take() else {
@@ -172,7 +216,7 @@ impl BundleWriter {
         };
         self.manifest.metric = self.metric.unwrap_or(quantizer.metric());
         if self.manifest.metric != quantizer.metric() {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the quantizer is for {}, its encoder for {}",
                 quantizer.metric(),
                 self.manifest.metric
@@ -182,7 +226,7 @@ impl BundleWriter {
             self.manifest.input_dim = quantizer.input_dim();
         }
         if self.manifest.input_dim != quantizer.input_dim() {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the quantizer takes vectors of {} dimensions, its encoder gives {}",
                 quantizer.input_dim(),
                 self.manifest.input_dim
@@ -197,7 +241,7 @@ impl BundleWriter {
     }
 }
 
-/// A hidden directory beside the place, gone when it was not renamed.
+/// A temporary directory next to the destination; removed on drop unless it was renamed.
 struct Fresh<'f> {
     files: &'f dyn Files,
     dir: PathBuf,
@@ -265,7 +309,7 @@ fn write_part(files: &dyn Files, dir: &Path, part: Part) -> Result<FileEntry> {
 fn write_file(files: &dyn Files, path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = files.create(path).map_err(Error::io("creating", path))?;
     file.write_all(bytes).map_err(Error::io("writing", path))?;
-    // Linked files share their bytes with other bundles: nobody may write to them.
+    // Linked files share their bytes with other bundles, so they must be read-only.
     file.read_only().map_err(Error::io("writing", path))?;
     file.sync().map_err(Error::io("syncing", path))
 }

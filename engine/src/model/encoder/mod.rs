@@ -1,7 +1,7 @@
-//! Text in, vector out.
+//! Encoders: text to vector.
 //!
-//! An [`Encoder`] turns texts into the vectors that are stored and compared; a [bundle](crate::model::bundle) says how, in an
-//! [`EncoderSpec`]. The head of a learned quantizer is no part of it: the vectors here are those before the head.
+//! An [`Encoder`] turns texts into the vectors that are stored and compared; a [bundle](crate::model::bundle) says how,
+//! in an [`EncoderSpec`]. The head of a learned quantizer is not part of it: these are the vectors before the head.
 //! [`OnnxEncoder`] runs a model with ONNX Runtime, which is loaded when first used; [`locate_onnxruntime`] says where
 //! it is looked for.
 
@@ -25,20 +25,37 @@ pub use onnx::{
 use crate::error::Result;
 use half::f16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Turns texts into vectors, row-major, [`dim`](Self::dim) numbers a text, in the order of the texts.
+/// Turns texts into vectors, row-major, [`dim`](Self::dim) values per text, in the order of the texts.
 ///
 /// The same text gives the same vector up to the rounding of the runtime, which depends on the other texts of its
 /// batch; callers store the result [rounded to f16](round_to_f16) and compute codes from what they stored.
 pub trait Encoder: Send + Sync {
-    /// The width of the vectors.
+    /// Returns a name for the encoder and its version. A database that was created with an encoder of a program's own
+    /// stores it, and takes vectors of no other.
+    fn name(&self) -> String;
+
+    /// Returns the width of the vectors.
     fn dim(&self) -> usize;
 
-    /// Encodes what is searched.
+    /// Encodes keys: the texts that are stored.
     fn encode_keys(&self, texts: &[&str]) -> Result<Vec<f32>>;
 
-    /// Encodes what is searched for.
+    /// Encodes queries.
     fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>>;
+}
+
+/// An encoder that a program brings.
+#[derive(Clone)]
+pub(crate) struct PluggedEncoder(pub(crate) Arc<dyn Encoder>);
+
+impl std::fmt::Debug for PluggedEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PluggedEncoder")
+            .field(&self.0.name())
+            .finish()
+    }
 }
 
 /// Rounds each value to f16 and back, as stored vectors are. What is too large for f16 becomes infinite, for the
@@ -49,8 +66,8 @@ pub fn round_to_f16(vectors: &mut [f32]) {
     }
 }
 
-/// Where `mopqdb setup` puts the encoder library and the default bundle: `MOPQDB_HOME`, or `mopqdb` in the user's data
-/// directory. None if the user has no home.
+/// Returns where `mopqdb setup` puts the encoder library and the default bundle: `MOPQDB_HOME`, or `mopqdb` in the
+/// user's data directory. None if the user has no home.
 pub fn data_dir() -> Option<PathBuf> {
     named_dir().or_else(user_dir)
 }
@@ -73,9 +90,9 @@ fn variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The folders that may hold what `mopqdb setup` fetched, in the order in which they are searched: the program's own
-/// folder, the `.native` of the checkout that a debug build was made in, the user's data directory. If `MOPQDB_HOME` is
-/// set it comes first, and takes the place of the last two.
+/// Returns the folders that may hold what `mopqdb setup` fetched, in the order in which they are searched: the
+/// program's own folder, the `.native` of the checkout that a debug build was made in, the user's data directory. If
+/// `MOPQDB_HOME` is set it comes first, and takes the place of the last two.
 ///
 /// Code is loaded from here, so no folder is guessed: a folder above the program may be one that other users can
 /// write to.
@@ -100,7 +117,7 @@ const CHECKOUT: Option<&str> = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../.na
 #[cfg(not(debug_assertions))]
 const CHECKOUT: Option<&str> = None;
 
-/// What [`native_dirs`] chooses among.
+/// The candidates of [`native_dirs`].
 struct Places<'a> {
     /// By `MOPQDB_HOME`, in place of the checkout and the user's data directory.
     named: Option<PathBuf>,
@@ -127,7 +144,8 @@ impl Places<'_> {
     }
 }
 
-/// Returns `true` for a folder such as `/tmp`, where a library beside the program may be another user's.
+/// Returns `true` for a folder such as `/tmp`, where a library next to the program may belong to another
+/// user.
 fn anybody_may_write(dir: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -141,7 +159,7 @@ fn anybody_may_write(dir: &Path) -> bool {
     }
 }
 
-/// The default encoder's bundle, all-MiniLM-L6-v2, where `mopqdb setup` made it.
+/// Returns the default encoder's bundle, all-MiniLM-L6-v2, where `mopqdb setup` made it.
 pub fn default_bundle() -> Result<PathBuf> {
     let found = native_dirs()
         .into_iter()
@@ -149,8 +167,7 @@ pub fn default_bundle() -> Result<PathBuf> {
         .find(|dir| dir.is_dir());
     found.ok_or_else(|| crate::error::Error::Missing {
         what: "the default encoder is not installed".into(),
-        remedy: "run `mopqdb setup`, or name the folder that holds it in MOPQDB_HOME (in a checkout: `make setup`, then \
-                 MOPQDB_HOME=.native for release builds), or name a bundle of your own"
+        remedy: "name the directory that holds it in MOPQDB_HOME, or name a bundle of your own"
             .into(),
     })
 }

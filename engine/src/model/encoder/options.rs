@@ -1,33 +1,27 @@
-//! How much of the machine an encoder may use.
+//! Resources of an encoder.
 
-/// How much of the machine an encoder may use.
+/// Resources of an encoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncoderOptions {
-    /// Threads that compute. The default is what the process may use.
+    /// The number of threads. The default is the number that the process may use.
     pub threads: usize,
-    /// Read the graph into memory in place of mapping it.
-    pub no_mmap: bool,
 }
 
 impl Default for EncoderOptions {
     fn default() -> Self {
         Self {
             threads: crate::threads::cores(),
-            no_mmap: false,
         }
     }
 }
 
 impl EncoderOptions {
-    /// Options with so many threads; 0 means the default.
+    /// Returns options with this number of threads; 0 means the default.
     pub fn with_threads(threads: usize) -> Self {
         match threads {
             0 => Self::default(),
-            threads => Self {
-                threads,
-                ..Self::default()
-            },
+            threads => Self { threads },
         }
     }
 }

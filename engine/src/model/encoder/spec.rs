@@ -1,4 +1,4 @@
-//! How an encoder is run: what a bundle says, so that nothing is guessed from file names.
+//! How to run an encoder, as its bundle specifies it. Nothing is guessed from file names.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The longest input that a bundle may ask for, in tokens. No encoder that we know takes more.
 pub const MAX_TOKENS: usize = 32_768;
 
-/// How the graph's output becomes one vector a text.
+/// How the graph's output becomes one vector per text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pooling {
@@ -16,12 +16,12 @@ pub enum Pooling {
     Mean,
     /// The first token's vector.
     Cls,
-    /// The graph's output is already one vector a text.
+    /// The graph's output is already one vector per text.
     None,
 }
 
 impl Pooling {
-    /// The name used in files and on the command line.
+    /// Returns the name used in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -50,7 +50,7 @@ impl FromStr for Pooling {
     }
 }
 
-/// What is done to a text of one side, query or key, before it is tokenized.
+/// The preprocessing of queries or of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Side {
@@ -68,7 +68,7 @@ pub struct Inputs {
     pub ids: String,
     /// 1 for a token, 0 for padding.
     pub mask: Option<String>,
-    /// All zeros: one segment a text.
+    /// All zeros: one segment per text.
     pub types: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub struct EncoderSpec {
     pub inputs: Inputs,
     /// Which of the graphs' outputs is used.
     pub output: String,
-    /// How the output becomes one vector a text.
+    /// How the output becomes one vector per text.
     pub pooling: Pooling,
     /// Whether vectors are scaled to length 1.
     pub normalize: bool,
@@ -97,7 +97,8 @@ pub struct EncoderSpec {
 }
 
 impl EncoderSpec {
-    /// A graph in `encoder.onnx` with the usual inputs of BERT, `last_hidden_state`, mean pooling, normalised.
+    /// Returns a graph in `encoder.onnx` with the usual inputs of BERT, `last_hidden_state`, mean pooling,
+    /// normalised.
     pub fn bert(max_tokens: usize) -> Self {
         let side = Side {
             prefix: String::new(),
@@ -120,7 +121,7 @@ impl EncoderSpec {
         }
     }
 
-    /// The files that the encoder is made of.
+    /// Returns the files that the encoder is made of.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         [
             Some(&self.graph),
@@ -132,18 +133,18 @@ impl EncoderSpec {
         .map(String::as_str)
     }
 
-    /// Refuses limits and names that no encoder has.
+    /// Checks limits and names.
     pub fn check(&self) -> Result<()> {
         for (side, name) in [(&self.key, "key"), (&self.query, "query")] {
             // Two special tokens and one of the text.
             if !(3..=MAX_TOKENS).contains(&side.max_tokens) {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the encoder's max tokens for a {name} are {}, served are 3 to {MAX_TOKENS}",
                     side.max_tokens
                 )));
             }
             if side.prefix.len() > 4096 {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the encoder's prefix for a {name} has {} bytes, at most 4096 are served",
                     side.prefix.len()
                 )));

@@ -46,7 +46,7 @@ impl<'a> RowsCursor<'a> {
         }
     }
 
-    /// The next row; it stays until the one after is asked for.
+    /// Returns the next row; it stays until the one after is asked for.
     #[expect(
         clippy::should_implement_trait,
         reason = "a row borrows from the cursor"

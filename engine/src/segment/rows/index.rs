@@ -1,7 +1,7 @@
 //! From a key to its row: a [`KeyIndex`] in the sections KEY_BUCKETS and KEY_ENTRIES.
 //!
-//! A look-up reads two numbers of the one, a bucket of the other, and then the keys of those rows whose 32 bits of hash
-//! agree, which are seldom others than the one looked for.
+//! A lookup reads two start positions, one bucket, and the keys of the rows whose 32-bit hash agrees, which is rarely
+//! more than one.
 
 use super::keys::Keys;
 use crate::format::{Check, Part, Section};
@@ -10,7 +10,7 @@ use crate::segment::key_index::{KeyHash, KeyIndex, buckets};
 use crate::segment::output::Output;
 use crate::{Result, RowId};
 
-/// Gathers hashes: eight bytes a row.
+/// Collects hashes: eight bytes per row.
 #[derive(Debug, Default)]
 pub(super) struct IndexWriter {
     entries: Vec<u64>,
@@ -51,7 +51,7 @@ impl Index {
         })
     }
 
-    /// The last row of a key.
+    /// Returns the last row of a key.
     pub(super) fn find(
         &self,
         file: &SegmentFile,

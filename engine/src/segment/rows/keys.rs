@@ -42,7 +42,7 @@ impl KeysWriter {
         Ok(())
     }
 
-    /// Bytes of all keys.
+    /// Returns the number of bytes of all keys.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -95,7 +95,8 @@ impl Keys {
         let blocks = u64::from(rows.div_ceil(ROWS_PER_BLOCK));
         let table = file.sized(Section::KeyBlocks, Some(blocks * ENTRY_BYTES as u64))?;
         let keys = file.part(Section::Keys, Check::Blocks)?;
-        // Empty keys take four bytes too. With no rows there are no bytes that no block checks.
+        // Even empty keys take four bytes. Without rows there must be no bytes, since no block
+        // would check them.
         if (keys.len() as u64) < u64::from(rows) * 4 || (rows == 0 && !keys.is_empty()) {
             let what = format!("{} bytes of keys for {rows} rows", keys.len());
             return Err(file.wrong(keys.wrong(0, what)));
@@ -107,7 +108,7 @@ impl Keys {
         self.rows.div_ceil(ROWS_PER_BLOCK) as usize
     }
 
-    /// A block of keys, checked now.
+    /// Returns a block of keys, checked now.
     pub(super) fn block<'a>(&self, file: &'a SegmentFile, index: usize) -> Result<KeyBlock<'a>> {
         let words = |index: usize| -> Result<&[u64]> {
             Ok(bytemuck::cast_slice(file.checked(
@@ -142,7 +143,7 @@ impl Keys {
         self.block(file, (row.0 / ROWS_PER_BLOCK) as usize)
     }
 
-    /// A key of a block. Requires: the block contains the row.
+    /// Returns a key of a block. Requires: the block contains the row.
     pub(super) fn in_block<'a>(
         &self,
         file: &SegmentFile,

@@ -1,4 +1,4 @@
-//! What a rows file is about.
+//! The metadata of a rows file.
 
 use crate::format::{Decode, Encode, FormatError, Put, Take};
 use crate::segment::RowsHash;
@@ -26,11 +26,12 @@ pub struct RowsMeta {
     pub segment: SegmentId,
     /// The version that will be the first to name it.
     pub version: Generation,
-    /// What ready-made vectors are (normalised, if the metric is cosine); `None` where the rows are texts.
+    /// What precomputed vectors are (normalised, if the metric is cosine); `None` where the rows are
+    /// texts.
     pub vectors: Option<VectorKind>,
     /// How they are compared.
     pub metric: Metric,
-    /// The segments whose living rows these are: the inputs of a compaction, for `repair` to know them by.
+    /// The segments whose live rows these are: the inputs of a compaction, for `repair` to know them by.
     pub replaces: Vec<SegmentId>,
 }
 

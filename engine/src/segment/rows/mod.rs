@@ -1,7 +1,7 @@
-//! What the user gave: keys, texts or vectors, a `Seq` a row. Written once, never rewritten but by compaction.
+//! Rows files: keys, texts or vectors, and one `Seq` per row. Written once, and replaced only by compaction.
 //!
-//! A look-up by key touches a bucket of the index and a block of keys; a text, one compressed block; a vector, itself.
-//! None of it is held in memory by the row.
+//! A lookup by key reads one bucket of the index and one block of keys, a text one compressed block, a vector only
+//! itself. There is no memory per row.
 
 mod cursor;
 mod index;
@@ -14,7 +14,9 @@ mod strings;
 mod texts;
 mod writer;
 
-pub use cursor::{RowRef, RowsCursor};
+pub use cursor::RowRef;
+#[cfg(feature = "testing")]
+pub use cursor::RowsCursor;
 pub use meta::{RowsMeta, RowsSummary, VectorKind};
 pub use reader::RowsFile;
 pub use salvage::Salvaged;

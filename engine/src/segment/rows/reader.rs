@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::meta::{Meta, RowsMeta, RowsSummary, VectorKind};
 use super::seqs::Seqs;
 use super::texts::{Texts, decompressor};
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::format::{Kind, Part, Section};
 use crate::row::ValueRef;
 use crate::segment::RowsHash;
@@ -46,7 +46,7 @@ pub(super) enum Values {
 
 impl RowsFile {
     /// Opens a file, checking its frame and lengths.
-    pub fn open(files: &dyn Files, path: &Path) -> Result<Self> {
+    pub fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Rows)?;
         let meta: Meta = file.decode(Section::Meta)?;
         file.expect_name(FileName::Rows(meta.about.segment))?;
@@ -89,48 +89,49 @@ impl RowsFile {
         self.summary.seqs = Some(seqs);
     }
 
-    /// What the file is about.
+    /// Returns what the file is about.
     pub fn meta(&self) -> &RowsMeta {
         &self.about
     }
 
-    /// What the file holds: what its writer's `finish` returned.
+    /// Returns what the file holds: what its writer's `finish` returned.
     pub fn summary(&self) -> &RowsSummary {
         &self.summary
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.summary.rows as usize
     }
 
-    /// Stands for every byte of the file.
+    /// Returns the hash of the file.
     pub fn hash(&self) -> RowsHash {
         self.summary.hash
     }
 
-    /// When a row was accepted.
+    /// Returns the sequence number of a row.
     pub fn seq(&self, row: RowId) -> Result<Seq> {
         self.expect_row(row);
         self.seqs.seq(&self.file, row)
     }
 
-    /// The row of a key; the last one, should there be several.
+    /// Returns the row with this key; the last one if there are several.
     pub fn find(&self, key: &str) -> Result<Option<RowId>> {
         self.find_hashed(KeyHash::of(key), key)
     }
 
-    /// The row of a key of which the hash is known.
+    /// Returns the row of a key of which the hash is known.
     pub fn find_hashed(&self, hash: KeyHash, key: &str) -> Result<Option<RowId>> {
         self.index.find(&self.file, &self.keys, hash, key)
     }
 
-    /// The rows whose key begins with `prefix`, in order. Reads all keys.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the rows whose key begins with `prefix`, in order. Reads all keys.
     pub fn rows_with_prefix(&self, prefix: &str) -> Result<Vec<RowId>> {
         let mut rows = Vec::new();
         for index in 0..self.key_blocks() {
@@ -157,14 +158,14 @@ impl RowsFile {
         self.keys.with_prefix(&self.file, index, prefix, each)
     }
 
-    /// The key of a row.
+    /// Returns the key of a row.
     pub fn key(&self, row: RowId) -> Result<&str> {
         self.expect_row(row);
         let block = self.keys.block_of(&self.file, row)?;
         self.keys.in_block(&self.file, block, row.0)
     }
 
-    /// The text of a row, `None` in a segment of vectors.
+    /// Returns the text of a row, `None` in a segment of vectors.
     pub fn text(&self, row: RowId) -> Result<Option<String>> {
         self.expect_row(row);
         let Values::Texts(texts) = &self.values else {
@@ -181,7 +182,7 @@ impl RowsFile {
         self.about.vectors
     }
 
-    /// The vector of a row, with its norm. Panics in a segment of texts.
+    /// Returns the vector of a row, with its norm. Panics in a segment of texts.
     pub fn vector(&self, row: RowId) -> Result<ValueRef<'_>> {
         let at = row.0 as usize;
         Ok(ValueRef::Vector {
@@ -190,7 +191,7 @@ impl RowsFile {
         })
     }
 
-    /// Vectors of a range of rows: (rows, dim). Panics in a segment of texts.
+    /// Returns the vectors of a range of rows: (rows, dim). Panics in a segment of texts.
     #[inline]
     pub fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         let Values::Vectors { vectors, .. } = &self.values else {
@@ -199,7 +200,8 @@ impl RowsFile {
         vectors.read(&self.file, rows)
     }
 
-    /// The length that the vector of a row had before it was normalised, where that is known.
+    /// Returns the length that the vector of a row had before it was normalised, where that is
+    /// known.
     pub fn norm(&self, row: RowId) -> Result<Option<f64>> {
         self.expect_row(row);
         let at = row.0 as usize;
@@ -218,7 +220,7 @@ impl RowsFile {
         }
     }
 
-    /// Gives back the memory of what was read, for those who read all of it once.
+    /// Releases the memory of what was read, for sequential readers.
     pub fn release(&self) {
         self.file.container().file().release();
     }
@@ -256,7 +258,7 @@ impl RowsFile {
         while let Some(row) = cursor.next()? {
             key_bytes += row.key.len() as u64;
             value_bytes += row.value.bytes();
-            // A key may be there twice, its last row found; never less than the row at hand.
+            // A key may occur twice, and its last row is found; it is never before the current row.
             if self.find(row.key)? < Some(row.row) {
                 let what = format!("row {} is not found by its key", row.row);
                 let section = Section::KeyEntries.name();

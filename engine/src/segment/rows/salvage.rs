@@ -1,11 +1,11 @@
-//! What can be had of a damaged rows file.
+//! Reading the intact rows of a damaged rows file.
 
 use super::RowRef;
 use super::keys::{self, KeyBlock};
 use super::meta::{Meta, RowsMeta, VectorKind};
 use super::reader::{RowsFile, Values};
 use super::texts::{self, TextBlock, decompressor};
-use crate::disk::files::Files;
+use crate::disk::files::Storage;
 use crate::format::{Check, Container, Corrector, Kind, Part, Section};
 use crate::row::ValueRef;
 use crate::segment::RowsHash;
@@ -34,8 +34,9 @@ pub enum Salvaged<'a> {
 }
 
 impl RowsFile {
-    /// The segment that a file is of, by its content, and its hash; `None` if it is damaged.
-    pub fn identify(files: &dyn Files, path: &Path) -> Option<(SegmentId, RowsHash)> {
+    /// Returns the segment that a file is of, by its content, and its hash; `None` if it is
+    /// damaged.
+    pub fn identify(files: &dyn Storage, path: &Path) -> Option<(SegmentId, RowsHash)> {
         let file = SegmentFile::open(files, path, Kind::Rows).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
         let hash = RowsHash(file.container().content_hash());
@@ -45,7 +46,7 @@ impl RowsFile {
     /// Opens a file whose META may be damaged: all but the metric, and whether vectors are f32 or f16, follows from the
     /// other sections.
     pub fn open_damaged(
-        files: &dyn Files,
+        files: &dyn Storage,
         path: &Path,
         metric: Metric,
         store: Option<Precision>,
@@ -73,7 +74,7 @@ impl RowsFile {
                     Err(_) if container.version() == 1 => Some(Precision::F32),
                     Err(_) => store,
                 };
-                // Numbers that were read as others would be rows that nobody inserted.
+                // Values read with the wrong type would be rows that were never inserted.
                 let Some(precision) = precision else {
                     return Err(damage);
                 };

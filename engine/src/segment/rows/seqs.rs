@@ -40,7 +40,7 @@ impl SeqsWriter {
         self.range
     }
 
-    /// The section.
+    /// Returns the section.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.runs
     }
@@ -78,7 +78,7 @@ impl Seqs {
         self.runs
     }
 
-    /// A run, which lies within the rows.
+    /// Returns a run, which lies within the rows.
     pub(super) fn run(&self, file: &SegmentFile, index: usize) -> Result<Run> {
         let (row, seq) = self.start(file, index)?;
         let end = match index + 1 {
@@ -100,7 +100,7 @@ impl Seqs {
         self.in_run(file, run, row)
     }
 
-    /// The run that should hold a row, and its index.
+    /// Returns the run that should hold a row, and its index.
     pub(super) fn run_of(&self, file: &SegmentFile, row: RowId) -> Result<(usize, Run)> {
         match self.run_before(file, |first, _| first <= row.0)? {
             Some(found) => Ok(found),
@@ -108,7 +108,7 @@ impl Seqs {
         }
     }
 
-    /// The `Seq` of a row of a run.
+    /// Returns the `Seq` of a row of a run.
     pub(super) fn in_run(&self, file: &SegmentFile, run: Run, row: RowId) -> Result<Seq> {
         if (run.row..run.end).contains(&row.0) {
             Ok(Seq(run.seq + u64::from(row.0 - run.row)))

@@ -22,7 +22,7 @@ impl Strings {
         self.ends.len()
     }
 
-    /// Bytes of the block so far.
+    /// Returns the number of bytes of the block so far.
     pub(super) fn len(&self) -> usize {
         self.ends.len() * 4 + self.bytes.len()
     }
@@ -37,7 +37,7 @@ impl Strings {
     }
 }
 
-/// The bytes of one string in a block of `count`, or what is wrong with it.
+/// Returns the bytes of one string in a block of `count`, or what is wrong with it.
 #[inline]
 pub(super) fn bytes_at(block: &[u8], count: usize, index: usize) -> Result<&[u8], String> {
     let end_of = |index: usize| {
@@ -62,7 +62,7 @@ pub(super) fn bytes_at(block: &[u8], count: usize, index: usize) -> Result<&[u8]
     })
 }
 
-/// One string in a block of `count`, or what is wrong with it.
+/// Returns one string in a block of `count`, or what is wrong with it.
 #[inline]
 pub(super) fn at(block: &[u8], count: usize, index: usize) -> Result<&str, String> {
     let bytes = bytes_at(block, count, index)?;

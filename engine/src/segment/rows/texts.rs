@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// A block has at most so many bytes, but for a longer text, which has one to itself. Larger ones compress a little
-/// better, but a hit reads one text and pays for its whole block.
+/// The maximum size of a block; a longer text has its own block. Larger ones compress a little better, but a hit
+/// reads one text and pays for its whole block.
 const BLOCK_BYTES: usize = 16 * 1024;
 const LEVEL: i32 = 3;
 /// What compresses better than this is stored as it is, so that a small hostile file can't ask for much memory.
@@ -142,7 +142,8 @@ impl Texts {
         })
     }
 
-    /// The block of a row, checked and decompressed now. Requires: the row is one of the file's.
+    /// Returns the block of a row, checked and decompressed now. Requires: the row is one of the
+    /// file's.
     pub(super) fn block_of(
         &self,
         file: &SegmentFile,
@@ -214,7 +215,7 @@ impl Texts {
         })
     }
 
-    /// A text of a block. Requires: the block contains the row.
+    /// Returns a text of a block. Requires: the block contains the row.
     pub(super) fn in_block<'a>(
         &self,
         file: &SegmentFile,
@@ -237,7 +238,7 @@ impl Texts {
             sum: words[1],
             first: words[2] as u32,
             raw_len: (words[2] >> 32) as u32,
-            // Its upper half is zero; anything else is no way to pack.
+            // The upper half must be zero; any other value is an unknown packing.
             how: u32::try_from(words[3]).unwrap_or(u32::MAX),
         })
     }

@@ -66,7 +66,8 @@ impl RowsWriter {
         })
     }
 
-    /// Rows so far.
+    #[cfg(any(test, feature = "testing"))]
+    /// Returns the number of rows so far.
     pub fn row_count(&self) -> u32 {
         self.seqs.rows()
     }

@@ -1,7 +1,7 @@
 //! Writers on a disk that fails: an error, no name, and nothing left that a second try would stumble over.
 
 use super::*;
-use crate::disk::files::NewFile;
+use crate::disk::files::{NewFile, OpenFile};
 use crate::disk::mmap::Mapping;
 use crate::{Error, Result};
 use std::io::{self, Write};
@@ -30,6 +30,27 @@ impl Failing {
     }
 }
 
+impl Storage for Failing {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        DISK.read(path)
+    }
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        DISK.len(path)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapping> {
+        self.step("map")?;
+        DISK.map(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        DISK.list(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        DISK.open(path)
+    }
+}
+
 impl Files for Failing {
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         self.step("create")?;
@@ -54,20 +75,6 @@ impl Files for Failing {
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         DISK.sync_dir(path)
-    }
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        DISK.read(path)
-    }
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        DISK.len(path)
-    }
-
-    fn map(&self, path: &Path) -> io::Result<Mapping> {
-        self.step("map")?;
-        DISK.map(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        DISK.list(path)
     }
 }
 

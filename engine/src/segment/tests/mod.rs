@@ -7,11 +7,11 @@ mod round_trip;
 
 use super::*;
 use crate::disk::files::Disk;
-use crate::disk::files::Files;
+use crate::disk::files::{Files, Storage};
 use crate::quantizer::CodeShape;
 use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
 use crate::stored::{Precision, StoredRef};
-use crate::{Generation, Metric, SegmentId, Seq};
+use crate::{CodesId, Generation, Metric, SegmentId, Seq};
 use half::f16;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -100,12 +100,12 @@ fn write_vecs(dir: &Path, rows: u32, dim: u32) -> PathBuf {
 }
 
 fn write_codes(dir: &Path, rows: u32, subspaces: usize, codewords: usize) -> PathBuf {
-    let model = std::array::from_fn(|i| i as u8);
-    let path = FileName::Codes(SEGMENT, ShortId::of(&model)).within(dir);
+    let codes = CodesId(std::array::from_fn(|i| i as u8));
+    let path = FileName::Codes(SEGMENT, ShortId::of(&codes.0)).within(dir);
     let meta = CodesMeta {
         segment: SEGMENT,
         rows_hash: RowsHash(0x1234_5678_9abc_def0),
-        model,
+        codes,
         rows,
         shape: CodeShape::new(subspaces, codewords).unwrap(),
     };

@@ -1,11 +1,11 @@
-//! Which texts go through the graph together: those of like length, so that little is padding.
+//! Batching texts of similar length, so that little padding is needed.
 
-/// Texts are sorted by length inside a window of so many: enough to find neighbours of like length, few enough that the
-/// runtime soon has work.
+/// The number of texts that are sorted by length together: enough to find neighbours of similar length, and few enough
+/// that the runtime has work soon.
 pub(super) const WINDOW: usize = 2048;
 
-/// The most tokens of a batch, padding included. Activations of so many stay in the cache: on all-MiniLM-L6-v2 a token took
-/// 310 to 333 us of CPU time in batches of 512, 348 in 1024, 379 in 2048.
+/// The most tokens of a batch, padding included. Activations of this many tokens stay in the cache: on all-MiniLM-L6-v2
+/// a token took 310 to 333 us of CPU time in batches of 512, 348 in 1024, 379 in 2048.
 const BATCH_TOKENS: usize = 512;
 
 /// The most texts of a batch.
@@ -18,7 +18,7 @@ pub(super) struct Batch {
     pub(super) places: Vec<usize>,
     /// (texts, width), padded with zeros.
     pub(super) ids: Vec<u32>,
-    /// (texts): tokens that are no padding.
+    /// (texts): tokens that are not padding.
     pub(super) lens: Vec<usize>,
     /// Tokens of the longest text.
     pub(super) width: usize,

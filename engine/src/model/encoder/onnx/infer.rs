@@ -1,4 +1,4 @@
-//! A spec for a graph that somebody exported: its inputs and its output by the names that exporters give them.
+//! Inferring the spec of an exported graph: finds inputs and output by the names that exporters use.
 //!
 //! Used once, when a bundle is made; what was found is printed and written into the bundle, and never guessed again.
 
@@ -6,7 +6,7 @@ use super::session::{GraphInfo, Port};
 use crate::error::{Error, Result};
 use crate::model::encoder::spec::{EncoderSpec, Inputs, Pooling};
 
-/// Fills inputs, output and pooling of `spec` from what the graph has. `output` and `pooling` are believed where said.
+/// Fills inputs, output and pooling of `spec` from what the graph has. `output` and `pooling` override what is found.
 pub(super) fn infer(
     info: &GraphInfo,
     spec: &mut EncoderSpec,
@@ -21,7 +21,7 @@ pub(super) fn infer(
         found.map(|port| port.name.clone())
     };
     let ids = input(&["input_ids", "ids", "tokens"]).ok_or_else(|| {
-        Error::Model(format!(
+        Error::model(format!(
             "the graph has no input_ids; it takes {}: only encoders of token ids are served",
             names(&info.inputs)
         ))
@@ -44,7 +44,7 @@ pub(super) fn infer(
         .or_else(|| info.outputs.first().filter(|_| info.outputs.len() == 1)),
     };
     let chosen = chosen.ok_or_else(|| {
-        Error::Model(format!(
+        Error::model(format!(
             "which output? The graph gives {}; name one with --output",
             names(&info.outputs)
         ))

@@ -1,14 +1,14 @@
-//! A look into an ONNX file before ONNX Runtime sees it: weights in other files are refused.
+//! Inspecting an ONNX file before ONNX Runtime loads it: files with external weights are refused.
 //!
 //! A tensor may name a file that holds its data, by any path; ONNX Runtime would open it. This walks the protobuf
 //! messages in place, without building them, and only through the fields that can hold a tensor or a graph.
 
 use crate::error::{Error, Result};
 
-/// Graphs inside nodes (`If`, `Loop`) inside graphs: no exported encoder comes near.
+/// The maximum nesting of graphs in nodes (`If`, `Loop`); far above any exported encoder.
 const MAX_DEPTH: usize = 32;
 
-/// Refuses a file that is no ONNX model, or names data outside itself.
+/// Returns an error if the file is not an ONNX model, or refers to external data.
 pub fn inspect(model: &[u8]) -> Result<()> {
     let mut graphs = 0;
     // ModelProto
@@ -64,17 +64,17 @@ fn walk_sparse(sparse: &[u8], depth: usize) -> Result<()> {
 fn walk_tensor(tensor: &[u8], _depth: usize) -> Result<()> {
     for field in Fields(tensor) {
         if matches!(field?, (13, _) | (14, Value::Number(1..))) {
-            return Err(Error::Model(
+            return Err(Error::model(
                 "the ONNX file keeps weights in another file, which is not served: save the model with its weights inside \
-                 (onnx.save(model, path, save_as_external_data=False))"
-                    .into(),
+                 (onnx.save(model, path, save_as_external_data=False))",
             ));
         }
     }
     Ok(())
 }
 
-/// Walks every message in one of `fields`. What has such a number and is no message is broken.
+/// Walks every message in one of `fields`. A field with such a number that is not a message is an
+/// error.
 fn walk_each(message: &[u8], fields: &[u64], depth: usize, walk: Walk) -> Result<()> {
     for field in Fields(message) {
         let (number, value) = field?;
@@ -89,7 +89,7 @@ fn walk_each(message: &[u8], fields: &[u64], depth: usize, walk: Walk) -> Result
 }
 
 fn broken(why: &str) -> Error {
-    Error::Model(format!("this is no ONNX model that we can read: {why}"))
+    Error::model(format!("this is no ONNX model that we can read: {why}"))
 }
 
 /// What a field of a message holds, as far as it matters here.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn refused_for_elsewhere(model: &[u8]) -> bool {
-        matches!(inspect(model), Err(Error::Model(what)) if what.contains("another file"))
+        matches!(inspect(model), Err(Error::Model(what)) if what.to_string().contains("another file"))
     }
 
     #[test]

@@ -52,11 +52,11 @@ impl EncoderFiles {
 pub struct OnnxEncoder {
     dim: usize,
     key: Tower,
-    /// None where queries go the way of keys.
+    /// `None` if queries use the encoder of keys.
     query: Option<Tower>,
 }
 
-/// The way of one side's texts.
+/// The tokenizer and graph of one side (queries or keys).
 struct Tower {
     tokenizer: SideTokenizer,
     /// Shared by both sides where the towers don't differ.
@@ -78,7 +78,8 @@ impl OnnxEncoder {
         };
         // Half of the time to the first vector is ONNX Runtime's, a quarter the tokenizer's: side by side.
         let (tokenizers, key_graph) = std::thread::scope(|scope| {
-            // The library is loaded while the graph is checked. Its error is met again by whoever needs it.
+            // The library is loaded while the graph is checked. Its error is reported when the library is
+            // needed.
             let _ = threads::start_in(scope, "mopqdb-runtime", || drop(runtime::environment()));
             let load = || -> Result<_> {
                 let key = SideTokenizer::load(&files.tokenizer, &spec.key)?;
@@ -108,7 +109,7 @@ impl OnnxEncoder {
         if let Some(other) = query.as_ref().map(Tower::dim).transpose()?
             && other != dim
         {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "keys get {dim} dimensions and queries {other}; they must be the same"
             )));
         }
@@ -122,6 +123,10 @@ impl OnnxEncoder {
 }
 
 impl Encoder for OnnxEncoder {
+    fn name(&self) -> String {
+        "onnx".into()
+    }
+
     fn dim(&self) -> usize {
         self.dim
     }
@@ -139,7 +144,7 @@ impl Encoder for OnnxEncoder {
 }
 
 impl Tower {
-    /// The width of the vectors: as the graph says, or as it gives for one text.
+    /// Returns the dimensions of the vectors, from the graph or by encoding one text.
     fn dim(&self) -> Result<usize> {
         match self.graph.static_dim() {
             Some(dim) => Ok(dim),
@@ -154,7 +159,7 @@ impl Tower {
         let mut vectors = vec![0.0; texts.len() * dim];
         let mut place = |batch: &Batch, made: &[f32]| -> Result<()> {
             if made.len() != batch.len() * dim {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the encoder gave {} dimensions, before {dim}",
                     made.len() / batch.len()
                 )));

@@ -1,4 +1,4 @@
-//! Finding and loading ONNX Runtime, once a process and only when an encoder is first used.
+//! Finding and loading ONNX Runtime, once per process, when an encoder is first used.
 
 use crate::error::{Error, Result};
 use crate::model::encoder::native_dirs;
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Names the library to use, before any other place.
 const VARIABLE: &str = "MOPQDB_ONNXRUNTIME";
 
-const REMEDY: &str = "run `mopqdb setup`, or name the folder that holds it in MOPQDB_HOME (in a checkout: `make setup`, then \
-                      MOPQDB_HOME=.native for release builds), or name the library (libonnxruntime.so, 1.24 or newer) in \
+const REMEDY: &str = "name the directory that holds it in MOPQDB_HOME, or name the library (libonnxruntime.so, 1.24 or newer) in \
                       MOPQDB_ONNXRUNTIME";
 
 /// One environment serves every session of the process; ort allows no second.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// The library that would be loaded: the one that `MOPQDB_ONNXRUNTIME` names, one in [`native_dirs`], the system's.
+/// Returns the library that would be loaded: the one that `MOPQDB_ONNXRUNTIME` names, one in [`native_dirs`], the
+/// system's.
 pub fn locate_onnxruntime() -> Result<PathBuf> {
     candidates()?.into_iter().next().ok_or_else(missing)
 }
@@ -32,7 +32,7 @@ fn missing() -> Error {
     }
 }
 
-/// Every library that could be loaded, best first. A variable that is set is believed: it has no successor.
+/// Every library that could be loaded, best first. If the variable is set, no other place is tried.
 fn candidates() -> Result<Vec<PathBuf>> {
     if let Some(named) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
         return named_library(&named).map(|path| vec![path]);
@@ -64,7 +64,7 @@ fn named_library(named: &OsStr) -> Result<PathBuf> {
     } else {
         path.is_file().then(|| path.clone())
     };
-    // An absolute path: ort looks up relative ones beside the program.
+    // Use an absolute path: ort resolves relative ones against the program's directory.
     found
         .and_then(|path| path.canonicalize().ok())
         .ok_or_else(|| Error::Missing {
@@ -96,8 +96,8 @@ fn library_in(dir: &Path) -> Option<PathBuf> {
     names.pop().map(|name| dir.join(name))
 }
 
-/// The environment, made when first asked for. A failure is not remembered: once the library is there, the next call
-/// finds it.
+/// Returns the environment, made when first asked for. A failure is not remembered: once the library is there, the
+/// next call finds it.
 pub(super) fn environment() -> Result<Environment> {
     let mut shared = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(environment) = &*shared {
@@ -128,7 +128,7 @@ pub(super) fn environment() -> Result<Environment> {
 
 fn load(path: &Path) -> std::result::Result<Environment, String> {
     let builder = ort::init_from(path).map_err(|error| error.to_string())?;
-    // ONNX Runtime writes to stderr of its own accord; its words go where ours go.
+    // ONNX Runtime would write to stderr; redirect its log to ours.
     let logger = Arc::new(
         |level: LogLevel, category: &str, _: &str, _: &str, message: &str| match level {
             LogLevel::Error | LogLevel::Fatal => {

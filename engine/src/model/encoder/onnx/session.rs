@@ -28,7 +28,7 @@ const MAX_SESSIONS: usize = 4;
 /// One input or output of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Its element type, as ONNX calls it: "int64", "float".
     pub element: String,
@@ -36,17 +36,17 @@ pub struct Port {
     pub shape: Vec<i64>,
 }
 
-/// What a graph takes and gives.
+/// The inputs and outputs of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphInfo {
-    /// What it takes.
+    /// The inputs.
     pub inputs: Vec<Port>,
-    /// What it gives.
+    /// The outputs.
     pub outputs: Vec<Port>,
 }
 
 impl GraphInfo {
-    /// Looks at a graph without running it.
+    /// Reads the inputs and outputs of a graph without running it.
     pub fn of(graph: &[u8]) -> Result<Self> {
         inspect(graph)?;
         make_session(graph, 1).map(|session| Self::of_session(&session))
@@ -60,7 +60,7 @@ impl GraphInfo {
     }
 }
 
-/// What is fed to a graph, by the names of the spec, checked against the graph.
+/// The inputs of a graph, by the names of the spec, checked against the graph.
 struct Feed {
     ids: (String, Integer),
     mask: Option<(String, Integer)>,
@@ -143,7 +143,7 @@ impl Graph {
             .iter()
             .find(|input| !fed.iter().flatten().any(|(name, _)| *name == input.name));
         if let Some(input) = unfed {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the graph wants {} ({}), which is none of token ids, attention mask and token types: \
                  only encoders of single texts are served",
                 input.name, input.element
@@ -167,17 +167,17 @@ impl Graph {
         })
     }
 
-    /// The width of the vectors, if the graph says it.
+    /// Returns the width of the vectors, if the graph says it.
     pub(super) fn static_dim(&self) -> Option<usize> {
         self.static_dim
     }
 
-    /// How many batches can run at once.
+    /// Returns how many batches can run at once.
     pub(super) fn max_sessions(&self) -> usize {
         self.max_sessions
     }
 
-    /// Runs one batch: a vector a text, pooled and normalised as the spec says, in the order of the batch.
+    /// Runs one batch and returns one vector per text, pooled and normalised according to the spec.
     pub(super) fn run(&self, batch: &Batch) -> Result<Vec<f32>> {
         let mut session = self.acquire()?;
         let vectors = self.run_on(&mut session, batch);
@@ -222,7 +222,9 @@ impl Graph {
     }
 
     fn run_on(&self, session: &mut Session, batch: &Batch) -> Result<Vec<f32>> {
-        let failed = |error: ort::Error| Error::Model(format!("ONNX Runtime failed: {error}"));
+        let failed = |error: ort::Error| {
+            Error::model_because(format!("ONNX Runtime failed: {error}"), error)
+        };
         let (texts, width) = (batch.len(), batch.width);
         let shape = [texts, width];
         let mut inputs: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = Vec::with_capacity(3);
@@ -253,7 +255,7 @@ impl Graph {
         let outputs = session.run_with_options(inputs, &options).map_err(failed)?;
         let output = outputs
             .get(&self.output)
-            .ok_or_else(|| Error::Model(format!("the graph gave no {}", self.output)))?;
+            .ok_or_else(|| Error::model(format!("the graph gave no {}", self.output)))?;
         match output.data_type() {
             TensorElementType::Float32 => {
                 let (shape, values) = output.try_extract_tensor::<f32>().map_err(failed)?;
@@ -263,7 +265,7 @@ impl Graph {
                 let (shape, values) = output.try_extract_tensor::<f16>().map_err(failed)?;
                 self.pool(batch, shape, values, f16::to_f32)
             }
-            other => Err(Error::Model(format!(
+            other => Err(Error::model(format!(
                 "{} is of {other}, served are float and float16",
                 self.output
             ))),
@@ -287,7 +289,7 @@ impl Graph {
                 (batch.width, dim as usize)
             }
             _ => {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "{} has shape {shape:?} for {texts} texts of {} tokens, which pooling {} can't use",
                     self.output, batch.width, self.pooling
                 )));
@@ -314,7 +316,7 @@ impl Graph {
             }
             vector.iter_mut().for_each(|value| *value *= scale);
             if let Some(bad) = vector.iter().find(|value| !value.is_finite()) {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the encoder gave {bad} for a text of {} tokens",
                     batch.lens[text]
                 )));
@@ -349,7 +351,9 @@ fn make_session(bytes: &[u8], threads: usize) -> Result<Session> {
             .commit_from_memory(bytes)
             .map_err(|e| text(&e))
     };
-    build().map_err(|error| Error::Model(format!("ONNX Runtime can't load the graph: {error}")))
+    build().map_err(|error| {
+        Error::model_because(format!("ONNX Runtime can't load the graph: {error}"), error)
+    })
 }
 
 fn port(outlet: &Outlet) -> Port {
@@ -377,7 +381,7 @@ fn names(outlets: &[Outlet]) -> String {
 
 fn integer_input(session: &Session, name: &str) -> Result<(String, Integer)> {
     let Some(input) = session.inputs().iter().find(|input| input.name() == name) else {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "the graph has no input {name}; it has {}",
             names(session.inputs())
         )));
@@ -387,14 +391,14 @@ fn integer_input(session: &Session, name: &str) -> Result<(String, Integer)> {
         Some(TensorElementType::Int32) => Integer::I32,
         other => {
             let other = other.map_or("no tensor".into(), |element| element.to_string());
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the graph's {name} is of {other}, served are int64 and int32"
             )));
         }
     };
     let shape = port(input).shape;
     if shape.len() != 2 || shape.iter().any(|dim| *dim > 0) {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "the graph's {name} has shape {shape:?}; served is (texts, tokens) with any number of both: \
              export it with dynamic axes"
         )));
@@ -409,7 +413,7 @@ fn check_output(session: &Session, spec: &EncoderSpec) -> Result<Option<usize>> 
         .iter()
         .find(|output| output.name() == spec.output)
     else {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "the graph has no output {}; it has {}",
             spec.output,
             names(session.outputs())
@@ -419,7 +423,7 @@ fn check_output(session: &Session, spec: &EncoderSpec) -> Result<Option<usize>> 
         Some(TensorElementType::Float32 | TensorElementType::Float16) => {}
         other => {
             let other = other.map_or("no tensor".into(), |element| element.to_string());
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "{} is of {other}, served are float and float16",
                 spec.output
             )));
@@ -435,7 +439,7 @@ fn check_output(session: &Session, spec: &EncoderSpec) -> Result<Option<usize>> 
         Pooling::Mean | Pooling::Cls => 3,
     };
     if !shape.is_empty() && shape.len() != ranks {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "{} has shape {shape:?}; pooling {} needs {ranks} dimensions",
             spec.output, spec.pooling
         )));

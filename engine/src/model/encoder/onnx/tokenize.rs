@@ -1,4 +1,4 @@
-//! Texts into token ids.
+//! Tokenizing texts.
 //!
 //! Padding and truncation of the file are overridden: batches are padded here, to their longest text, and each side is
 //! cut to what its bundle says. The tokenizers crate panics on some crafted files; a panic becomes an error.
@@ -10,8 +10,8 @@ use tokenizers::{
     PostProcessor as _, Tokenizer, TruncationDirection, TruncationParams, TruncationStrategy,
 };
 
-/// Only so many bytes a token of the limit are read of a text. English has 4 to 5 a token, and tokenizing takes time
-/// and memory that grow with the text, whatever is cut off afterwards.
+/// The number of bytes of a text that are read per token of the limit. English has 4 to 5 bytes per token. Time and
+/// memory of tokenizing grow with the text, even if tokens are cut off afterwards.
 const BYTES_PER_TOKEN: usize = 64;
 
 /// Texts of one side into token ids.
@@ -24,7 +24,7 @@ pub struct SideTokenizer {
 impl SideTokenizer {
     /// Reads `tokenizer.json` for one side.
     pub fn load(bytes: &[u8], side: &Side) -> Result<Self> {
-        let refuse = |why: String| Error::Model(format!("the tokenizer can't be used: {why}"));
+        let refuse = |why: String| Error::model(format!("the tokenizer can't be used: {why}"));
         let load = || -> tokenizers::Result<Tokenizer> {
             let mut tokenizer = Tokenizer::from_bytes(bytes)?;
             tokenizer.with_padding(None);
@@ -56,7 +56,7 @@ impl SideTokenizer {
         })
     }
 
-    /// The token ids of one text, special tokens included, at most `max_tokens`.
+    /// Returns the token ids of one text, special tokens included, at most `max_tokens`.
     pub fn ids(&self, text: &str) -> Result<Vec<u32>> {
         let text = &text[..text.floor_char_boundary(self.max_tokens * BYTES_PER_TOKEN)];
         let encoded = quietly(|| match self.prefix.as_str() {
@@ -64,8 +64,10 @@ impl SideTokenizer {
             prefix => self.tokenizer.encode_fast(format!("{prefix}{text}"), true),
         });
         let encoding = encoded
-            .ok_or_else(|| Error::Model("the tokenizers library panicked on a text".into()))?
-            .map_err(|error| Error::Model(format!("a text can't be tokenized: {error}")))?;
+            .ok_or_else(|| Error::model("the tokenizers library panicked on a text"))?
+            .map_err(|error| {
+                Error::model_because(format!("a text can't be tokenized: {error}"), error)
+            })?;
         let ids = encoding.get_ids();
         if ids.is_empty() {
             return Err(Error::invalid(
@@ -76,13 +78,13 @@ impl SideTokenizer {
         Ok(ids[..ids.len().min(self.max_tokens)].to_vec())
     }
 
-    /// One more than the largest id, for models that look tokens up in a table.
+    /// Returns one more than the largest id, for models that look tokens up in a table.
     pub(super) fn vocabulary(&self) -> usize {
         self.tokenizer.get_vocab_size(true)
     }
 }
 
-/// Runs `work`; a panic becomes `None`. The value is dropped by the caller, nothing of ours is left half-changed.
+/// Runs `work`; a panic becomes `None`. The caller drops the value, so no partially changed state is left.
 fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

@@ -1,4 +1,4 @@
-//! Making a bundle of a user's own encoder: look at the graph, run it, refuse what can't be served with the reason.
+//! Making a bundle of a user's encoder: inspect the graph, run it, and refuse unsupported graphs with a reason.
 
 use super::infer::infer;
 use super::session::GraphInfo;
@@ -22,11 +22,11 @@ pub struct Export {
     pub tokenizer: Vec<u8>,
     /// How keys and queries are compared.
     pub metric: Metric,
-    /// Which output to use; found by its usual names if not said.
+    /// The output to use; default: one with a usual name.
     pub output: Option<String>,
-    /// How the output becomes a vector; by its shape if not said.
+    /// How the output becomes a vector; default: by its shape.
     pub pooling: Option<Pooling>,
-    /// Whether vectors are scaled to length 1; as the metric needs if not said.
+    /// Whether vectors are scaled to length 1; default: as the metric requires.
     pub normalize: Option<bool>,
     /// What is done to keys.
     pub key: Side,
@@ -34,7 +34,7 @@ pub struct Export {
     pub query: Side,
 }
 
-/// What was found when an export was looked at and run.
+/// The result of inspecting and running an export.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Findings {
     /// How the encoder is run.
@@ -111,7 +111,7 @@ fn try_out(export: &Export) -> Result<Findings> {
             );
             batch_difference = batch_difference.max(difference);
             if difference > 0.05 * most(&alone) {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "the graph gives {text:?} another vector when longer texts are beside it (by {difference}): \
                      it does not heed the attention mask{}",
                     if spec.inputs.mask.is_none() {
@@ -124,7 +124,7 @@ fn try_out(export: &Export) -> Result<Findings> {
         }
         let long = "water ".repeat(spec.key.max_tokens.max(spec.query.max_tokens));
         encode(&encoder, &[long.as_str()]).map_err(|error| {
-            Error::Model(format!(
+            Error::model(format!(
                 "the encoder fails on a text of as many tokens as allowed; allow fewer ({error})"
             ))
         })?;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// The shape of a BERT-like model: `config.json`, as far as it changes what is computed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct BertConfig {
-    /// Layers to write: the first so many that the weights have.
+    /// The number of first layers to write.
     #[serde(rename = "num_hidden_layers")]
     pub layers: usize,
     /// Width of the hidden states.
@@ -57,16 +57,17 @@ fn usual_kind() -> String {
 impl BertConfig {
     /// Reads Hugging Face's `config.json`.
     pub fn from_json(bytes: &[u8]) -> Result<Self> {
-        serde_json::from_slice(bytes)
-            .map_err(|error| Error::Model(format!("config.json of the model: {error}")))
+        serde_json::from_slice(bytes).map_err(|error| {
+            Error::model_because(format!("config.json of the model: {error}"), error)
+        })
     }
 
     fn check(&self) -> Result<()> {
-        let refuse = |what: String| Err(Error::Model(what));
+        let refuse = |what: String| Err(Error::model(what));
         if self.model_type != "bert" || self.position_embedding_type != "absolute" {
             return refuse(format!(
-                "a {} model with {} positions; served is bert with absolute ones. Export it with another tool, then use \
-                 `mopqdb bundle make --onnx`",
+                "a {} model with {} positions; served is bert with absolute ones. Export it as ONNX with another \
+                 tool, and make a bundle of that",
                 self.model_type, self.position_embedding_type
             ));
         }
@@ -191,7 +192,7 @@ impl Bert<'_> {
     fn table(&mut self, name: &str, hidden: usize) -> Result<String> {
         let rows = self.weights.shape(name)?.first().copied().unwrap_or(0);
         if rows == 0 {
-            return Err(Error::Model(format!("{name} is empty")));
+            return Err(Error::model(format!("{name} is empty")));
         }
         let values = self.weights.take(name, &[rows, hidden])?;
         Ok(self.graph.weights(name, &[rows, hidden], &values))

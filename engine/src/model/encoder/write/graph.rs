@@ -24,7 +24,7 @@ pub enum Precision {
 /// A dimension of an input or output.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Dim {
-    /// Always so many.
+    /// A fixed size.
     Fixed(usize),
     /// Depends on the batch.
     Named(&'static str),
@@ -136,7 +136,7 @@ impl GraphWriter {
         output.into()
     }
 
-    /// The bytes of the ONNX file.
+    /// Returns the bytes of the ONNX file.
     pub(super) fn finish(mut self, name: &str) -> Vec<u8> {
         self.graph.name = name.into();
         let model = ModelProto {
@@ -180,7 +180,7 @@ impl Setting {
     }
 }
 
-/// A tensor whose values are little-endian bytes.
+/// Returns a tensor whose values are little-endian bytes.
 pub(super) fn raw_tensor(name: &str, kind: i32, shape: &[usize], raw: Vec<u8>) -> TensorProto {
     TensorProto {
         dims: shape.iter().map(|dim| *dim as i64).collect(),

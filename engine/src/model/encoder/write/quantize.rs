@@ -1,10 +1,12 @@
-//! An int8 variant of a graph: weights of matrix products as 7-bit integers with a scale a column, activations as 8-bit ones
-//! with a scale a token, found as they come; tables of vectors as 7-bit integers with a scale a row.
+//! An int8 variant of a graph: weights of matrix products as 7-bit integers with one scale per column, activations as
+//! 8-bit integers with one scale per token, computed at run time; tables of vectors as 7-bit integers with one scale
+//! per row.
 //!
-//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * max|x| * scale(W)`. A scale a token, not one for the whole batch as
-//! DynamicQuantizeLinear has it: with the latter a text's vector depends on the texts beside it (cosine down to .98 between a
-//! text alone and in a batch, measured), which no database could live with. Weights use 7 of 8 bits: without VNNI a CPU adds
-//! two products of u8 and i8 into 16 bits, and 2 * 255 * 63 = 32,130 < 32,768 is what fits, so every CPU gives the same.
+//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * max|x| * scale(W)`. One scale per token, not one per batch as in
+//! DynamicQuantizeLinear, with which a text's vector depends on the other texts of its batch (cosine down to .98
+//! between a text alone and in a batch, measured), which no database could live with. Weights use 7 of 8 bits: without
+//! VNNI a CPU adds two products of u8 and i8 into 16 bits, and 2 * 255 * 63 = 32,130 < 32,768 is what fits, so every
+//! CPU gives the same.
 
 use super::graph::raw_tensor;
 use super::proto::{
@@ -23,24 +25,24 @@ const LEVELS_X: f32 = 127.0;
 /// Tables of fewer rows are left alone: positions and types are small, and every token has them.
 const MIN_TABLE_ROWS: usize = 1000;
 
-/// Narrower tables are no vectors: they may be the scales of a table that is quantized already.
+/// Narrower tables are not vectors; they may be the scales of a quantized table.
 const MIN_TABLE_COLUMNS: usize = 8;
 
 /// Writes the int8 variant of an ONNX encoder. Refuses a graph in which there is nothing to quantize.
 pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
     let mut model = ModelProto::decode(model)
-        .map_err(|error| Error::Model(format!("this is no ONNX model: {error}")))?;
+        .map_err(|error| Error::model_because(format!("this is no ONNX model: {error}"), error))?;
     let opset = model.opset_import.iter().find(|set| set.domain.is_empty());
     let opset = opset.map_or(0, |set| set.version);
     if opset < 11 {
-        return Err(Error::Model(
-            "a graph of opset 11 or newer can be quantized; export it again".into(),
+        return Err(Error::model(
+            "a graph of opset 11 or newer can be quantized; export it again",
         ));
     }
     let graph = model
         .graph
         .as_mut()
-        .ok_or_else(|| Error::Model("the model holds no graph".into()))?;
+        .ok_or_else(|| Error::model("the model holds no graph"))?;
     let weights: HashMap<String, Weight> =
         graph.initializer.iter().filter_map(Weight::of).collect();
     let mut wanted: HashMap<String, Use> = HashMap::new();
@@ -63,8 +65,8 @@ pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
     }
     wanted.retain(|name, _| !kept.contains(name));
     if wanted.is_empty() {
-        return Err(Error::Model(
-            "the graph has no float weights of matrix products; is it quantized already?".into(),
+        return Err(Error::model(
+            "the graph has no float weights of matrix products; is it quantized already?",
         ));
     }
     rewrite(graph, &weights, &wanted, opset);
@@ -131,7 +133,7 @@ impl Weight {
         })
     }
 
-    /// One scale a column, for products.
+    /// Quantizes with one scale per column, for products.
     fn by_column(&self) -> (Vec<i8>, Vec<f32>) {
         let mut scales = vec![0.0f32; self.columns];
         for row in self.values.chunks_exact(self.columns) {
@@ -148,7 +150,7 @@ impl Weight {
         (quantized.collect(), scales)
     }
 
-    /// One scale a row, for tables.
+    /// Quantizes with one scale per row, for tables.
     fn by_row(&self) -> (Vec<i8>, Vec<f32>) {
         let rows = self.values.chunks_exact(self.columns);
         let scales: Vec<f32> = rows
@@ -387,7 +389,7 @@ mod tests {
         assert!(quantize_graph(b"hello").is_err());
         let small = write_token_vectors(&[1.0; 64], 8, Precision::F32).unwrap();
         assert!(
-            matches!(quantize_graph(&small), Err(Error::Model(what)) if what.contains("quantized already"))
+            matches!(quantize_graph(&small), Err(Error::Model(what)) if what.to_string().contains("quantized already"))
         );
     }
 

@@ -9,13 +9,13 @@ use crate::error::{Error, Result};
 /// tokens, dim). The mean over the tokens is the pooling's part.
 pub fn write_token_vectors(vectors: &[f32], dim: usize, precision: Precision) -> Result<Vec<u8>> {
     if dim == 0 || vectors.is_empty() || !vectors.len().is_multiple_of(dim) {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "{} values are no vectors of {dim} dimensions",
             vectors.len()
         )));
     }
     if let Some(at) = vectors.iter().position(|value| !value.is_finite()) {
-        return Err(Error::Model(format!(
+        return Err(Error::model(format!(
             "dimension {} of token {} is {}",
             at % dim,
             at / dim,

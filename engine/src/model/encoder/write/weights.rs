@@ -15,26 +15,26 @@ impl<'a> Weights<'a> {
     /// Reads the header; `known` is a tensor that every such model has, by which the prefix is found.
     pub(super) fn read(bytes: &'a [u8], known: &str, prefixes: &[&'static str]) -> Result<Self> {
         let tensors = SafeTensors::deserialize(bytes)
-            .map_err(|error| Error::Model(format!("the weights: {error}")))?;
+            .map_err(|error| Error::model_because(format!("the weights: {error}"), error))?;
         let has = |prefix: &&&str| tensors.tensor(&format!("{prefix}{known}")).is_ok();
         let Some(prefix) = prefixes.iter().find(has).copied() else {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "the weights hold no {known}; is this a BERT-like model?"
             )));
         };
         Ok(Self { tensors, prefix })
     }
 
-    /// The shape of a tensor.
+    /// Returns the shape of a tensor.
     pub(super) fn shape(&self, name: &str) -> Result<Vec<usize>> {
         self.view(name).map(|tensor| tensor.shape().to_vec())
     }
 
-    /// The values of a tensor of this shape, as f32. What is not finite is refused.
+    /// Returns the values of a tensor of this shape, as f32. What is not finite is refused.
     pub(super) fn take(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.view(name)?;
         if tensor.shape() != shape {
-            return Err(Error::Model(format!(
+            return Err(Error::model(format!(
                 "{name} has shape {:?}, the model needs {shape:?}",
                 tensor.shape()
             )));
@@ -49,13 +49,13 @@ impl<'a> Weights<'a> {
                 .map(|word| bf16::from_le_bytes(word).to_f32())
                 .collect(),
             other => {
-                return Err(Error::Model(format!(
+                return Err(Error::model(format!(
                     "{name} is of {other:?}; served are F32, F16 and BF16"
                 )));
             }
         };
         match values.iter().position(|value| !value.is_finite()) {
-            Some(at) => Err(Error::Model(format!(
+            Some(at) => Err(Error::model(format!(
                 "value {at} of {name} is {}",
                 values[at]
             ))),
@@ -67,7 +67,7 @@ impl<'a> Weights<'a> {
         let full = format!("{}{name}", self.prefix);
         self.tensors
             .tensor(&full)
-            .map_err(|_| Error::Model(format!("the weights hold no {full}")))
+            .map_err(|_| Error::model(format!("the weights hold no {full}")))
     }
 }
 

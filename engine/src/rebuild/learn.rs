@@ -1,4 +1,4 @@
-//! A quantizer from the rows alone: pq or opq over a database's own vectors.
+//! Learning a quantizer (PQ or OPQ) from the stored vectors of a database, without pairs.
 //!
 //! Nothing is trained inside an insert. A program calls [`learn`] or
 //! [`Database::auto_quantize`](crate::Database::auto_quantize); the maintenance thread calls the latter too, where
@@ -15,15 +15,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// From this many rows on codes are worth training: a good value for
+/// The number of rows from which codes are worth training. A good value for
 /// [`Database::auto_quantize`](crate::Database::auto_quantize) and
-/// [`Options::auto_quantize`](crate::Options::auto_quantize). Fewer are searched exactly in no time.
+/// [`Options::auto_quantize`](crate::Options::auto_quantize). Fewer rows are searched exactly fast
+/// enough.
 pub const AUTO_QUANTIZE_ROWS: u64 = 65_536;
 
-/// How [`learn`] learns.
+/// Options of [`learn`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct LearnOptions {
-    /// Learn a rotation too: opq, not pq.
+    /// Learn a rotation too (OPQ instead of PQ).
     pub rotate: bool,
     /// Shape, steps, sample, seed and threads.
     pub pq: TrainPq,
@@ -42,7 +44,14 @@ impl Default for LearnOptions {
 }
 
 impl LearnOptions {
-    /// What is trained when nobody says what: eight codes a row, or the nearest number that divides the width.
+    setters!(
+        rotate: bool,
+        pq: TrainPq,
+        memory_limit: usize,
+    );
+
+    /// Returns the default options for vectors of `dim` values: eight codes per row, or the next smaller
+    /// number that divides `dim`.
     pub fn automatic(dim: usize) -> Self {
         let subspaces = (1..=8).rev().find(|m| dim.is_multiple_of(*m));
         Self {
@@ -55,7 +64,7 @@ impl LearnOptions {
     }
 }
 
-/// What was learned, for [`write`](Self::write) or [`draft`](Self::draft).
+/// A learned quantizer, to be written by [`write`](Self::write) or [`draft`](Self::draft).
 #[derive(Debug)]
 pub struct Learned {
     /// `pq` or `opq`.
@@ -71,7 +80,7 @@ pub fn learn(snapshot: &Snapshot, options: &LearnOptions) -> Result<Learned> {
     learn_without(snapshot, options, &BTreeSet::new())
 }
 
-/// The same, without the rows with these numbers, which are then there to measure with.
+/// Like [`learn`], without the rows with these numbers, which are used for measuring.
 pub(crate) fn learn_without(
     snapshot: &Snapshot,
     options: &LearnOptions,
@@ -101,7 +110,7 @@ pub(crate) fn learn_without(
 }
 
 impl Learned {
-    /// Writes a bundle: this quantizer behind the encoder that the rows have already.
+    /// Writes a bundle of this quantizer and the encoder of the rows.
     pub fn write(&self, dir: impl AsRef<Path>, evaluation: Value) -> Result<Bundle> {
         self.write_on(&Disk::default(), dir.as_ref(), evaluation)
     }

@@ -1,0 +1,152 @@
+use crate::exit::usage;
+use crate::out::{Out, Table};
+use crate::progress::Progress;
+use crate::rows::Lines;
+use crate::rows::pairs::Columns;
+use crate::settings::Settings;
+use crate::stop;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use mopqdb::eval::{FindOptions, Questions, tune};
+use mopqdb::{Database, Error, Value};
+use mopqdb_formats::vectors::read_all;
+use serde_json::json;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// Choose how many candidates queries take, for a recall that you name
+///
+/// Measures recall and time of `--search auto` with growing numbers of candidates, prints what each finds, and stores the
+/// fewest that find at least `--recall` of what the most find. Queries under this model take as many from then on, in
+/// proportion to their hits, unless they say otherwise. Rolling back to another model brings its own setting back.
+///
+/// With --pairs, recall counts the right answers; with --queries (one text per line, or vectors as .npy), the hits of
+/// exact search. Use real queries: queries made of stored rows find themselves, and mislead.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mopqdb tune my.db --pairs valid.tsv --recall 0.99
+  mopqdb tune my.db --queries log.txt --recall 0.95 -k 20")]
+pub struct Tune {
+    /// The database
+    #[arg(value_name = "DB")]
+    db: PathBuf,
+    /// Pairs of query and right answer, as for `mopqdb eval`. Without them, --queries names a file of queries: texts, one
+    /// per line, or vectors
+    #[arg(long, value_name = "VALID.tsv", required_unless_present = "queries")]
+    pairs: Option<PathBuf>,
+    #[command(flatten)]
+    columns: Columns,
+    /// The share of what the most candidates find: above 0, at most 1
+    #[arg(long, value_name = "R")]
+    recall: f64,
+    /// Hits per query
+    #[arg(short, value_name = "K", default_value_t = 10)]
+    k: usize,
+}
+
+impl Tune {
+    /// Runs the command.
+    pub fn run(self, settings: &Settings) -> Result<()> {
+        if !(self.recall > 0.0 && self.recall <= 1.0) {
+            return Err(usage("--recall takes a share above 0 and at most 1"));
+        }
+        stop::listen();
+        // The lock first, so that nothing is measured in vain; without it what was measured is still printed.
+        let opened = match Database::open(&self.db, settings.options()) {
+            Ok(db) => Ok(db),
+            Err(e @ Error::Locked { .. }) => Err(e),
+            Err(e) => return Err(e.into()),
+        };
+        let snapshot = match &opened {
+            Ok(db) => db.snapshot(),
+            Err(_) => super::read(&self.db, settings)?.snapshot(),
+        };
+        let questions = self.questions(&snapshot)?;
+        if questions.all.is_empty() {
+            bail!("there is no query to measure with");
+        }
+        let progress = Progress::new("measuring", "queries", Some(0));
+        let tuned = tune(
+            &snapshot,
+            &questions,
+            self.k,
+            self.recall,
+            &progress.watch(),
+        )?;
+        drop(progress);
+        let mut out = Out::new(settings);
+        if out.is_json() {
+            out.object(&json!({
+                "model": snapshot.model().model_id().to_string(),
+                "k": tuned.k,
+                "target": self.recall,
+                "tried": tuned.tried,
+                "chosen": tuned.chosen.map(|serving| serving.candidates),
+                "stored": tuned.chosen.is_some() && opened.is_ok(),
+            }))?;
+        } else {
+            let mut table = Table::new(&["candidates", "found", "of the most", "us per query", ""]);
+            for tried in &tuned.tried {
+                let is_chosen = (tuned.chosen)
+                    .is_some_and(|serving| serving.candidates as usize == tried.candidates);
+                table.row(vec![
+                    tried.candidates.to_string(),
+                    format!("{:.4}", tried.found),
+                    format!("{:.4}", tried.share),
+                    format!("{:.0}", tried.micros),
+                    if is_chosen { "chosen" } else { "" }.into(),
+                ]);
+            }
+            out.table(&table)?;
+        }
+        out.flush()?;
+        let Some(serving) = tuned.chosen else {
+            bail!(
+                "no number of candidates finds {} of what the most find",
+                self.recall
+            );
+        };
+        let db = opened?;
+        db.serve(serving)?;
+        Ok(db.close()?)
+    }
+
+    fn questions(&self, snapshot: &mopqdb::Snapshot) -> Result<Questions> {
+        let Some(path) = &self.pairs else {
+            let path = self.columns.queries.as_deref();
+            return unlabelled(path.expect("clap asks for one of both"));
+        };
+        let pairs = self.columns.read(path)?;
+        let find = FindOptions::default().by_key(self.columns.by_key());
+        let questions = Questions::find(snapshot, &pairs.asks, &find)?;
+        self.columns.check_missing(&pairs, &questions)?;
+        Ok(questions)
+    }
+}
+
+/// Reads queries without answers.
+fn unlabelled(path: &Path) -> Result<Questions> {
+    let is_vectors = matches!(
+        path.extension().and_then(|end| end.to_str()),
+        Some("npy" | "fvecs" | "fbin")
+    );
+    if is_vectors {
+        let (dim, values) = read_all(path)?;
+        let vectors = values
+            .chunks_exact(dim)
+            .map(|vector| Value::Vector(vector.to_vec()));
+        return Ok(Questions::unlabelled(vectors));
+    }
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    let mut lines = Lines::new(path.display().to_string(), Box::new(BufReader::new(file)));
+    let mut texts = Vec::new();
+    while let Some(line) = lines.read()? {
+        let line = line?;
+        if !line.trim().is_empty() {
+            texts.push(Value::Text(line.to_owned()));
+        }
+    }
+    Ok(Questions::unlabelled(texts))
+}

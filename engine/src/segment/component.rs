@@ -1,0 +1,117 @@
+//! Which files a segment may have: written down once, for everything that walks over them.
+//!
+//! `backup`, `verify`, `repair`, `prune`, `stats` and `rebuild` iterate over these. A new kind of file is one more
+//! variant here and one in [`FileName`].
+
+use super::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile};
+use crate::disk::files::Storage;
+use crate::error::{Error, Result};
+use crate::format::Kind;
+use crate::ids::SegmentId;
+use std::path::Path;
+
+/// A kind of file of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Component {
+    /// What the user gave: keys, texts or vectors.
+    Rows,
+    /// One encoder's output for the texts.
+    Vecs,
+    /// The codes under one quantizer.
+    Codes,
+    /// Which rows are dead, as of a version.
+    Deletions,
+}
+
+/// What a file that is made from a segment's rows says of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MadeFrom {
+    pub(crate) segment: SegmentId,
+    pub(crate) rows_hash: RowsHash,
+    pub(crate) rows: u32,
+}
+
+impl Component {
+    /// Returns `true` if such files can be computed again from the segment's rows. The others hold what the user gave or
+    /// did: they are removed only for a reason that can be seen on disk.
+    pub(crate) fn is_derived(self) -> bool {
+        match self {
+            Self::Vecs | Self::Codes => true,
+            Self::Rows | Self::Deletions => false,
+        }
+    }
+
+    /// Returns the kind of container that such a file is.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Rows => Kind::Rows,
+            Self::Vecs => Kind::Vecs,
+            Self::Codes => Kind::Codes,
+            Self::Deletions => Kind::Deletions,
+        }
+    }
+
+    /// Opens such a file, reads all of it and returns what is damaged.
+    ///
+    /// # Errors
+    /// As opening it does.
+    pub(crate) fn verify(self, files: &dyn Storage, path: &Path) -> Result<Vec<Error>> {
+        Ok(match self {
+            Self::Rows => RowsFile::open(files, path)?.verify(),
+            Self::Vecs => VecsFile::open(files, path)?.verify(),
+            Self::Codes => CodesFile::open(files, path)?.verify(),
+            Self::Deletions => {
+                Deletions::read(files, path)?;
+                Vec::new()
+            }
+        })
+    }
+
+    /// Returns the rows that a file was made from, if such files are made from rows.
+    ///
+    /// # Errors
+    /// As opening it does.
+    pub(crate) fn made_from(self, files: &dyn Storage, path: &Path) -> Result<Option<MadeFrom>> {
+        Ok(match self {
+            Self::Vecs => {
+                let meta = *VecsFile::open(files, path)?.meta();
+                Some(MadeFrom {
+                    segment: meta.segment,
+                    rows_hash: meta.rows_hash,
+                    rows: meta.rows,
+                })
+            }
+            Self::Codes => {
+                let meta = *CodesFile::open(files, path)?.meta();
+                Some(MadeFrom {
+                    segment: meta.segment,
+                    rows_hash: meta.rows_hash,
+                    rows: meta.rows,
+                })
+            }
+            Self::Rows | Self::Deletions => None,
+        })
+    }
+}
+
+impl FileName {
+    /// Returns which kind of file has this name.
+    pub(crate) fn component(self) -> Component {
+        match self {
+            Self::Rows(_) => Component::Rows,
+            Self::Vecs(..) => Component::Vecs,
+            Self::Codes(..) => Component::Codes,
+            Self::Deletions(..) => Component::Deletions,
+        }
+    }
+
+    /// Returns what a file that can be computed again was made for: a component under an encoder or a quantizer.
+    pub(crate) fn derived(self) -> Option<(Component, ShortId)> {
+        match self {
+            Self::Vecs(_, made_for) | Self::Codes(_, made_for) => {
+                Some((self.component(), made_for))
+            }
+            Self::Rows(_) | Self::Deletions(..) => None,
+        }
+    }
+}
