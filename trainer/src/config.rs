@@ -25,6 +25,8 @@ pub enum Method {
     Dpq,
     /// The contrast of queries with quantized keys.
     Mopq,
+    /// The scores of the stored vectors, learned without labels.
+    Distill,
 }
 
 impl Method {
@@ -38,7 +40,13 @@ impl Method {
             Self::Spq => "spq",
             Self::Dpq => "dpq",
             Self::Mopq => "mopq",
+            Self::Distill => "distill",
         }
+    }
+
+    /// Whether a run of it needs pairs.
+    pub fn needs_pairs(self) -> bool {
+        self != Self::Distill
     }
 }
 
@@ -118,6 +126,39 @@ pub enum Schedule {
     Constant,
     /// It falls linearly to a twentieth at the last step of each phase.
     Linear,
+    /// It falls along half a cosine to nothing at the end of each phase.
+    Cosine,
+}
+
+/// What `distill` has beyond the other methods.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DistillConfig {
+    /// Temperature of the teacher's scores, which are those of vectors of length 1.
+    pub teacher_temperature: f64,
+    /// The least cosine of a made query and its key.
+    pub least_cosine: f64,
+    /// The largest.
+    pub largest_cosine: f64,
+    /// Least made queries per epoch: with few rows a key has several.
+    pub least_queries: usize,
+    /// Most made queries per epoch: with many rows each epoch has other keys.
+    pub most_queries: usize,
+    /// Share of the label in the target of a query that has one; the rest is the teacher's.
+    pub label_share: f64,
+}
+
+impl Default for DistillConfig {
+    fn default() -> Self {
+        Self {
+            teacher_temperature: 0.05, // as in the reference runs; .035 and .07 find less
+            least_cosine: 0.4,         // as in the reference runs; five other ranges find no more
+            largest_cosine: 0.9,       // as in the reference runs
+            least_queries: 32_768, // 64 steps of 512: as many as debian had in the reference runs
+            most_queries: 262_144, // bounds a run on millions of rows to some minutes
+            label_share: 1.0,      // measured: .704 on debian, .701 with .5
+        }
+    }
 }
 
 /// The encoder that learns too (`--joint`).
@@ -216,6 +257,8 @@ pub struct TrainConfig {
     pub seed: u64,
     /// The encoder learns too.
     pub joint: Option<JointConfig>,
+    /// What `distill` has beyond the other methods, which have none of it.
+    pub distill: Option<DistillConfig>,
 }
 
 impl Default for TrainConfig {
@@ -254,11 +297,50 @@ impl Default for TrainConfig {
             threads: 1,
             seed: 42, // reference
             joint: None,
+            distill: None,
         }
     }
 }
 
 impl TrainConfig {
+    /// The defaults of a method. Those of `distill` are of its reference runs; all others share [`TrainConfig::default`].
+    pub fn of(method: Method) -> Self {
+        let shared = Self {
+            method,
+            ..Self::default()
+        };
+        match method {
+            Method::Distill => Self {
+                batch: 512,
+                schedule: Schedule::Cosine,
+                patience: 0, // the last epoch is taken
+                distill: Some(DistillConfig::default()),
+                ..shared
+            },
+            _ => shared,
+        }
+    }
+
+    /// Chooses the shape that nobody has chosen so that it suits stored vectors of this width: the widest embedding up to the
+    /// default that is no wider than they are and that the subspaces divide.
+    pub fn fit(&mut self, hidden: usize, dim_said: bool, subspaces_said: bool) {
+        if dim_said || hidden == 0 {
+            return;
+        }
+        if !subspaces_said {
+            self.subspaces = self.subspaces.min(hidden);
+        }
+        let widest = self.dim.min(hidden);
+        if self.subspaces > 0 && widest >= self.subspaces {
+            self.dim = widest / self.subspaces * self.subspaces;
+        }
+    }
+
+    /// What `distill` has beyond the other methods.
+    pub fn distill(&self) -> DistillConfig {
+        self.distill.clone().unwrap_or_default()
+    }
+
     /// Refuses what can't be trained, naming the value.
     pub fn check(&self) -> Result<()> {
         ensure!(self.dim > 0, "dim is 0; it must be at least 1");
@@ -326,6 +408,15 @@ impl TrainConfig {
         if self.method == Method::Dpq && self.select != Select::L2 {
             bail!("dpq selects by its own keys; leave --select out");
         }
+        if self.method == Method::Distill {
+            self.check_distill()?;
+        } else {
+            ensure!(
+                self.distill.is_none(),
+                "the settings of distill have no meaning for {}",
+                self.method.name()
+            );
+        }
         if let Some(joint) = &self.joint {
             ensure!(joint.layers > 0, "joint.layers is 0");
             ensure!(
@@ -336,6 +427,47 @@ impl TrainConfig {
         Ok(())
     }
 
+    fn check_distill(&self) -> Result<()> {
+        let distill = self.distill();
+        ensure!(
+            self.joint.is_none(),
+            "distill learns from the stored vectors; leave --joint out"
+        );
+        ensure!(
+            self.select == Select::L2
+                && self.straight_through == StraightThrough::Softmax
+                && self.activation == Activation::None,
+            "distill chooses codewords by l2, with the gradient of the softmax and a head without activation"
+        );
+        ensure!(
+            crate::devices::count(&self.devices)? == 1,
+            "distill runs on one device, not on {}; --threads gives it more cores",
+            self.devices
+        );
+        let temperature = distill.teacher_temperature;
+        ensure!(
+            temperature.is_finite() && temperature > 0.0,
+            "teacher_temperature is {temperature}; it must be above 0"
+        );
+        let (least, largest) = (distill.least_cosine, distill.largest_cosine);
+        ensure!(
+            0.0 <= least && least <= largest && largest <= 1.0,
+            "cosines of {least} to {largest}; they must be within 0 to 1, the least first"
+        );
+        ensure!(
+            2 <= distill.least_queries && distill.least_queries <= distill.most_queries,
+            "{} to {} queries per epoch; at least 2 are needed, the least first",
+            distill.least_queries,
+            distill.most_queries
+        );
+        ensure!(
+            (0.0..=1.0).contains(&distill.label_share),
+            "label_share is {}; it must be within 0 to 1",
+            distill.label_share
+        );
+        Ok(())
+    }
+
     /// Weight of the quantization term: what is said, or what validation chose for the method on `debian` (docs/evidence.md).
     /// MoPQ has none, as in the reference runs: the 1e-8 of the reference is numerically nil.
     pub fn weight(&self) -> f64 {
@@ -343,7 +475,7 @@ impl TrainConfig {
             Method::Dqn => 1e-4,
             Method::Dvsq | Method::Dpq => 1e-3,
             Method::Spq => 1e-2,
-            Method::Mopq | Method::Pq | Method::Opq => 0.0,
+            Method::Mopq | Method::Distill | Method::Pq | Method::Opq => 0.0,
         })
     }
 

@@ -292,6 +292,8 @@ mod tests {
             corpus: &corpus,
             queries: &[],
             pairs: &pairs,
+            logged: &[],
+            held_out: &[],
             validation: &validation,
             texts: Some(&texts),
         };

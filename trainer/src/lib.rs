@@ -16,6 +16,7 @@ pub mod methods;
 pub mod model;
 pub mod program;
 pub mod random;
+pub mod scorer;
 pub mod train;
 
 mod export;

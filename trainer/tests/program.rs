@@ -571,3 +571,186 @@ fn wait_for(path: &Path) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
+
+fn written(place: &Place, name: &str, rows: &[Vec<f32>]) {
+    let mut writer = VectorWriter::create(&place.path(name), rows[0].len()).unwrap();
+    writer.write(&rows.concat()).unwrap();
+    writer.finish().unwrap();
+}
+
+#[test]
+fn without_pairs_it_learns_from_the_rows_alone() {
+    let place = vectors();
+    let output = place.train(&["--json"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("exact first ten rows of 20 queries"),
+        "{said}"
+    );
+    let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(done["method"], "distill");
+    assert_eq!(done["report"]["validation_queries"], 20);
+    // By chance it would be 10 of 400.
+    assert!(done["recall"]["10"].as_f64().unwrap() > 0.2, "{done}");
+    let models = trained(&place.path("db"));
+    assert_eq!(
+        models[0].training["config"]["distill"]["largest_cosine"],
+        0.9
+    );
+    assert!(models[0].training["pairs"].is_null());
+    mopqdb::rebuild(place.path("db"), &RebuildOptions::default()).unwrap();
+    let db = Database::open(place.path("db"), Options::default()).unwrap();
+    assert_eq!(db.query(&[0.1f32; DIM], 10).unwrap().len(), 10);
+    db.close().unwrap();
+    assert!(text(&place.train(&[]).stderr).contains("done before"));
+
+    // A log and labels make other runs of it; a tenth of the log is what is measured.
+    let logged = place.train(&["--query-log", "q.npy", "--json"]);
+    assert!(logged.status.success(), "{}", text(&logged.stderr));
+    let logged: serde_json::Value = serde_json::from_slice(&logged.stdout).unwrap();
+    assert_ne!(logged["model"], done["model"]);
+    assert_eq!(logged["report"]["validation_queries"], 40);
+    let labelled = place.train(&[&INPUTS[..], &["--method", "distill", "--json"]].concat());
+    assert!(labelled.status.success(), "{}", text(&labelled.stderr));
+    let labelled: serde_json::Value = serde_json::from_slice(&labelled.stdout).unwrap();
+    assert_eq!(labelled["report"]["pairs"], 320);
+    assert_eq!(labelled["report"]["validation_queries"], 80);
+    let dir = place.path("db/runs");
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 3);
+}
+
+/// Vectors narrower than the default shape get the widest that fits; a shape that is asked for is not changed.
+#[test]
+fn the_shape_follows_the_width_of_the_vectors() {
+    let place = vectors();
+    let run = |flags: &[&str]| -> (bool, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_mopqdb-train"))
+            .arg(place.path("db"))
+            .args([
+                "--codewords",
+                "8",
+                "--warmup",
+                "1",
+                "--epochs",
+                "1",
+                "--json",
+            ])
+            .args(flags)
+            .output()
+            .unwrap();
+        (
+            output.status.success(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    let (done, words) = run(&[]);
+    assert!(done, "{words}");
+    let (done, words) = run(&["--subspaces", "5"]);
+    assert!(done, "{words}");
+    let mut shapes: Vec<_> = trained(&place.path("db"))
+        .iter()
+        .map(|model| (model.training["config"]["dim"].as_u64(), model.shape))
+        .collect();
+    shapes.sort();
+    assert_eq!(shapes, [(Some(15), Some((5, 8))), (Some(16), Some((8, 8)))]);
+    let (done, words) = run(&["--dim", "32"]);
+    assert!(!done && words.contains("have 16"), "{words}");
+}
+
+#[test]
+fn what_cannot_be_distilled_is_refused_in_words_and_leaves_nothing() {
+    let words = |place: &Place, flags: &[&str]| {
+        let output = place.train(flags);
+        assert!(!output.status.success(), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+        assert!(trained(&place.path("db")).is_empty());
+        assert!(!place.path("db/runs").exists(), "{flags:?}");
+        text(&output.stderr)
+    };
+    let of_rows = |rows: &[Vec<f32>], metric| {
+        let place = Place {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let new = CreateOptions::vectors(DIM, metric);
+        let db = Database::create(place.path("db"), &new, Options::default()).unwrap();
+        let rows = rows.iter().enumerate();
+        let rows: Vec<Row> = rows
+            .map(|(n, row)| Row::vector(n.to_string(), row.clone()))
+            .collect();
+        if !rows.is_empty() {
+            db.insert(&rows).unwrap();
+        }
+        db.close().unwrap();
+        place
+    };
+    let row = |n: usize| -> Vec<f32> { (0..DIM).map(|x| ((n * 31 + x * 7) % 97) as f32).collect() };
+    let none = of_rows(&[], Metric::Cosine);
+    assert!(words(&none, &[]).contains("has no rows"));
+    let one = of_rows(&[row(1)], Metric::Cosine);
+    assert!(words(&one, &[]).contains("16 codewords are more than the 1 rows"));
+    let few: Vec<_> = (0..15).map(row).collect();
+    let few = of_rows(&few, Metric::Ip);
+    assert!(words(&few, &[]).contains("choose --codewords 15 or fewer"));
+    let equal = of_rows(&vec![row(3); 50], Metric::Cosine);
+    assert!(words(&equal, &[]).contains("all 50 rows have the same vector"));
+    let rows: Vec<_> = (0..40).map(row).collect();
+    let l2 = of_rows(&rows, Metric::L2);
+    assert!(words(&l2, &[]).contains("--method opq"));
+
+    let place = vectors();
+    fs::write(place.path("log.txt"), "a query\n").unwrap();
+    fs::write(place.path("empty.txt"), "\n \n").unwrap();
+    written(&place, "wide.npy", &[vec![1.0; DIM + 1]]);
+    written(&place, "nan.npy", &[vec![0.5; DIM], vec![f32::NAN; DIM]]);
+    for (log, said) in [
+        ("log.txt", "the rows are vectors, so queries are too"),
+        ("empty.txt", "the rows are vectors, so queries are too"),
+        (
+            "wide.npy",
+            "wide.npy: row 0 has 17 values, this database takes 16",
+        ),
+        ("nan.npy", "nan.npy: row 1 has NaN at position 0"),
+        ("absent.npy", "absent.npy"),
+    ] {
+        let found = words(&place, &["--query-log", log]);
+        assert!(found.contains(said), "{log}: {found}");
+    }
+    for (flags, said) in [
+        (&["--method", "mopq"][..], "mopq learns from pairs"),
+        (&["--devices", "cpu:2"], "distill runs on one device"),
+        (&["--queries", "q.npy"], "--queries is about pairs"),
+        (&["--sampling", "dcs"], "--sampling has a meaning with"),
+        (&["--select", "product"], "distill chooses codewords by l2"),
+        (&["--joint"], "leave --joint out"),
+    ] {
+        let found = words(&place, flags);
+        assert!(found.contains(said), "{flags:?}: {found}");
+    }
+    let labelled = [&INPUTS[..], &["--method", "mopq", "--query-log", "q.npy"]].concat();
+    let found = words(&place, &labelled);
+    assert!(
+        found.contains("--query-log has a meaning with --method distill"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_log_of_texts_is_encoded_once_and_need_share_no_word_with_the_rows() {
+    let Some(place) = texts("a_log_of_texts_is_encoded_once_and_need_share_no_word_with_the_rows")
+    else {
+        return;
+    };
+    fs::write(place.path("empty.txt"), "\n \n").unwrap();
+    let output = place.train(&["--query-log", "empty.txt"]);
+    assert!(text(&output.stderr).contains("empty.txt: no queries in it"));
+    let log: String = (0..300)
+        .map(|n| format!("zzz {} qqq\n\n", n % 250))
+        .collect();
+    fs::write(place.path("log.txt"), log).unwrap();
+    let output = place.train(&["--query-log", "log.txt", "--json"]);
+    let done = switch_to(&place, &output);
+    assert_eq!(done["report"]["validation_queries"], 25, "distinct queries");
+    let kept = fs::read_dir(place.path("db/runs/embeddings")).unwrap();
+    assert_eq!(kept.count(), 1);
+}

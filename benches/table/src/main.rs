@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use mopqdb::eval::{EvalOptions, Keys};
-use mopqdb::testing::scan::Scanner;
 use mopqdb_trainer::config::TrainConfig;
 use mopqdb_trainer::program::{EpochRecord, Run};
 use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Watch};
@@ -141,6 +140,8 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
         corpus: &set.corpus,
         queries: &set.queries,
         pairs: &set.pairs,
+        logged: &[],
+        held_out: &[],
         validation: &set.validation,
         texts: None,
     };
@@ -148,12 +149,9 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
     let Outcome::Trained(trained) = outcome else {
         bail!("stopped; the same command goes on from here");
     };
-    let scanner = Scanner::new(config.threads)?;
-    let evaluation = Keys::new(&set.corpus.vectors, &trained.quantizer)?.evaluate(
-        &set.test,
-        &scanner,
-        &EvalOptions::default(),
-    )?;
+    let evaluation = Keys::new(&set.corpus.vectors, &trained.quantizer)?
+        .threads(config.threads)
+        .evaluate(&set.test, &EvalOptions::default())?;
     let places = evaluation.places;
     let dense = evaluation.head.context("what is trained has a head")?;
     let codes = evaluation.codes;

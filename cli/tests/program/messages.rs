@@ -55,9 +55,10 @@ fn a_wrong_command_line_is_2_and_shows_the_right_one() {
         &["only once"],
     );
     said(
-        &run(dir.path(), &["train", "x.db"]).failed(2),
-        &["--pairs", "--method opq"],
+        &run(dir.path(), &["train", "x.db", "--method", "mopq"]).failed(2),
+        &["--method mopq", "--pairs", "--method opq"],
     );
+    said(&run(dir.path(), &["train", "x.db"]).failed(1), &["x.db"]);
     said(
         &run(
             dir.path(),
@@ -79,8 +80,12 @@ fn a_wrong_command_line_is_2_and_shows_the_right_one() {
         &["--skip-missing has a meaning for --method opq only with --valid"],
     );
     said(
-        &run(dir.path(), &["train", "x.db", "--config", "c.toml"]).failed(2),
-        &["--pairs", "--method opq"],
+        &run(
+            dir.path(),
+            &["train", "x.db", "--method", "opq", "--query-log", "l.txt"],
+        )
+        .failed(2),
+        &["--query-log has no meaning for --method opq"],
     );
     said(
         &run(dir.path(), &["stats", "x.db", "--memory-limit", "lots"]).failed(2),
@@ -403,6 +408,68 @@ fn a_missing_part_is_5_with_the_way_to_get_it() {
         &["default encoder", "mopqdb setup"],
     );
     assert!(!dir.path().join("t.db").exists());
+
+    // Without flags there is a way without the trainer, and it is said what is missed; what only the trainer can do is
+    // missing all the same.
+    let models = || alone(&["models", "x.db", "--json"]).json().len();
+    for flags in [
+        &["--method", "distill"][..],
+        &["--query-log", "p.tsv"],
+        &["--dim", "4"],
+        &["--epochs", "3"],
+    ] {
+        let words = alone(&[&["train", "x.db"], flags].concat()).failed(5);
+        said(&words, &["mopqdb-train", "make setup"]);
+    }
+    let before = models();
+    let trained = alone(&["train", "x.db"]);
+    said(
+        &trained.err,
+        &["mopqdb-train is not installed", "opq", "1.2 times"],
+    );
+    trained.ok();
+    assert_eq!(models(), before + 1);
+}
+
+#[test]
+fn an_l2_database_learns_by_opq_and_says_so() {
+    let dir = dir();
+    data(&dir.path().join("x.npy"), 1, 300, 6);
+    let db = ["create", "x.db", "--dim", "6", "--metric", "l2"];
+    run(dir.path(), &db).ok();
+    run(dir.path(), &["insert", "x.db", "x.npy"]).ok();
+    let trained = run(dir.path(), &["train", "x.db", "--json"]);
+    said(&trained.err, &["l2", "opq"]);
+    assert_eq!(trained.json()[0]["method"], "opq");
+    said(
+        &run(dir.path(), &["train", "x.db", "--dim", "4"]).failed(2),
+        &["--dim has no meaning for --method opq"],
+    );
+}
+
+/// A trainer that says what it was given.
+#[cfg(unix)]
+#[test]
+fn train_without_flags_is_the_trainers_where_there_is_one() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = dir();
+    database(dir.path());
+    let bin = dir.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::copy(crate::support::program(), bin.join("mopqdb")).unwrap();
+    let trainer = bin.join("mopqdb-train");
+    std::fs::write(&trainer, "#!/bin/sh\necho given \"$@\"\n").unwrap();
+    std::fs::set_permissions(&trainer, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let given = |arguments: &[&str]| -> String {
+        let mut command = std::process::Command::new(bin.join("mopqdb"));
+        command.args(arguments).current_dir(dir.path());
+        crate::support::Ran::from(command.env_remove("MOPQDB_THREADS").output().unwrap()).ok()
+    };
+    assert_eq!(given(&["train", "x.db"]), "given x.db\n");
+    assert_eq!(
+        given(&["train", "x.db", "--query-log", "l.txt"]),
+        "given x.db --query-log l.txt\n"
+    );
 }
 
 #[test]

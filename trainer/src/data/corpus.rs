@@ -1,9 +1,12 @@
 //! What is searched: the keys of a database with their stored vectors, as a run sees them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use mopqdb::Metric;
+use mopqdb::{Metric, Snapshot};
+
+use super::Vectors;
 
 /// Every live row, in `Seq` order: ties in the database go to the lower row, and so they do here.
 #[derive(Debug, Clone)]
@@ -12,8 +15,8 @@ pub struct Corpus {
     pub keys: Vec<String>,
     /// Their texts, in a database that has them.
     pub texts: Option<Vec<String>>,
-    /// Stored vectors (rows, hidden).
-    pub vectors: Vec<f32>,
+    /// Stored vectors (rows, hidden): the one copy in memory, which all devices draw from.
+    pub vectors: Arc<Vec<f32>>,
     /// Width of a stored vector.
     pub hidden: usize,
     /// How queries and keys are compared.
@@ -51,15 +54,59 @@ impl Corpus {
         Ok(Self {
             keys,
             texts,
-            vectors,
+            vectors: Arc::new(vectors),
             hidden,
             metric,
         })
     }
 
+    /// Reads the live rows of a snapshot, and says up to which `Seq` they go. Texts are left out unless `with_texts`.
+    pub fn read(snapshot: &Snapshot, with_texts: bool) -> Result<(Self, u64)> {
+        let model = snapshot.model();
+        let (rows, hidden) = (snapshot.rows() as usize, model.dim());
+        let (mut seqs, mut keys) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+        let mut texts = Vec::new();
+        // As large as it will be from the start: growing would hold it twice.
+        let mut vectors = Vec::with_capacity(rows * hidden);
+        snapshot.for_each_row(|row| {
+            seqs.push(row.seq.0);
+            keys.push(row.key.to_owned());
+            if with_texts {
+                texts.extend(row.text.map(str::to_owned));
+            }
+            vectors.extend_from_slice(row.vector);
+            Ok(())
+        })?;
+        if !seqs.is_sorted() {
+            let mut order: Vec<u32> = (0..seqs.len() as u32).collect();
+            order.sort_by_key(|&row| seqs[row as usize]);
+            reorder(&mut vectors, hidden, &order);
+            let in_order = |strings: &mut Vec<String>| {
+                let take = |&row: &u32| std::mem::take(&mut strings[row as usize]);
+                *strings = order.iter().map(take).collect();
+            };
+            in_order(&mut keys);
+            if !texts.is_empty() {
+                in_order(&mut texts);
+            }
+        }
+        let through = seqs.iter().copied().max().unwrap_or(0);
+        let texts = (with_texts && model.kind() == mopqdb::RowsKind::Text).then_some(texts);
+        let corpus = Self::new(keys, texts, vectors, hidden, model.metric())?;
+        Ok((corpus, through))
+    }
+
     /// How many rows.
     pub fn rows(&self) -> usize {
         self.keys.len()
+    }
+
+    /// All stored vectors.
+    pub fn all(&self) -> Vectors<'_> {
+        Vectors {
+            values: &self.vectors,
+            hidden: self.hidden,
+        }
     }
 
     /// One row's stored vector.
@@ -95,9 +142,45 @@ impl Corpus {
     }
 }
 
+/// Puts row `order[n]` of `values` (rows, width) into place n, with room for one row beside them.
+fn reorder(values: &mut [f32], width: usize, order: &[u32]) {
+    let mut placed = vec![false; order.len()];
+    let mut first = vec![0.0; width];
+    for start in 0..order.len() {
+        if placed[start] {
+            continue;
+        }
+        // Along a cycle: each place takes its row, which frees that row's place.
+        first.copy_from_slice(&values[start * width..][..width]);
+        let mut place = start;
+        loop {
+            placed[place] = true;
+            let from = order[place] as usize;
+            if from == start {
+                values[place * width..][..width].copy_from_slice(&first);
+                break;
+            }
+            values.copy_within(from * width..(from + 1) * width, place * width);
+            place = from;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_put_in_order_where_they_are() {
+        let rows = 100u32;
+        let mut random = crate::random::Random::new(3, "order", 0);
+        let order = random.order(rows as usize);
+        let mut values: Vec<f32> = (0..rows).flat_map(|n| [n as f32, -(n as f32)]).collect();
+        reorder(&mut values, 2, &order);
+        for (row, from) in values.chunks(2).zip(order) {
+            assert_eq!(row, [from as f32, -(from as f32)]);
+        }
+    }
 
     #[test]
     fn rows_of_the_same_text_are_one_key_to_a_query() {

@@ -2,6 +2,8 @@
 
 mod corpus;
 mod pairs;
+mod vectors;
 
 pub use corpus::Corpus;
 pub use pairs::{Columns, KeyColumn, Pairs, QueryColumn};
+pub use vectors::Vectors;

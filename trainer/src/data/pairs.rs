@@ -57,6 +57,15 @@ pub struct Pairs {
 }
 
 impl Pairs {
+    /// No pairs at all.
+    pub fn none() -> Self {
+        Self {
+            queries: Vec::new(),
+            pairs: Vec::new(),
+            left_out: None,
+        }
+    }
+
     /// Reads and resolves a file.
     pub fn read(path: &Path, columns: Columns, corpus: &Corpus) -> Result<Self> {
         let name = path.display().to_string();

@@ -3,6 +3,7 @@
 //! CE(A, B) is the contrast of [`crate::train::Contrast`]; "mean" runs over the whole batch of all devices, of which each
 //! device computes its share. In the papers only MoPQ has cross-device negatives; here any method may.
 
+pub mod distill;
 pub mod dpq;
 pub mod dqn;
 pub mod dvsq;
@@ -31,6 +32,8 @@ pub enum Objective {
     Spq(spq::Spq),
     /// [`dpq`]
     Dpq(dpq::Dpq),
+    /// [`distill`]
+    Distill(distill::Distill),
 }
 
 impl Objective {
@@ -49,6 +52,24 @@ impl Objective {
             Method::Dvsq => Self::Dvsq(dvsq::Dvsq { weight }),
             Method::Spq => Self::Spq(spq::Spq { weight }),
             Method::Dpq => Self::Dpq(dpq::Dpq { weight }),
+            Method::Distill => Self::distill(config),
+        })
+    }
+
+    /// What the head warms up by.
+    pub fn warmup(config: &TrainConfig) -> Self {
+        match config.method {
+            Method::Distill => Self::distill(config),
+            _ => Self::Dense,
+        }
+    }
+
+    fn distill(config: &TrainConfig) -> Self {
+        let distill = config.distill();
+        Self::Distill(distill::Distill {
+            dense_weight: config.dense_weight,
+            teacher_temperature: distill.teacher_temperature,
+            label_share: distill.label_share,
         })
     }
 
@@ -68,6 +89,7 @@ impl Objective {
             Self::Dvsq(dvsq) => dvsq.loss(q, k, codebook(), contrast),
             Self::Spq(spq) => spq.loss(q, k, codebook(), contrast),
             Self::Dpq(dpq) => dpq.loss(q, k, codebook(), contrast),
+            Self::Distill(_) => unreachable!("its steps have a pool of keys, not pairs"),
         }
     }
 }

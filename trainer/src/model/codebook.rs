@@ -153,13 +153,13 @@ impl SoftCodebook {
     }
 
     /// (rows, dim) -> (subspaces, rows, sub_dim)
-    fn slices(&self, z: &Tensor) -> Tensor {
+    pub(crate) fn slices(&self, z: &Tensor) -> Tensor {
         let (subspaces, _, sub_dim) = self.shape();
         z.view([-1, subspaces, sub_dim]).transpose(0, 1)
     }
 
     /// (subspaces, rows, sub_dim) -> (rows, dim)
-    fn join(&self, slices: &Tensor) -> Tensor {
+    pub(crate) fn join(&self, slices: &Tensor) -> Tensor {
         let (subspaces, _, sub_dim) = self.shape();
         slices.transpose(0, 1).reshape([-1, subspaces * sub_dim])
     }

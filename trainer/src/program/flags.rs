@@ -1,7 +1,7 @@
 //! The flags of `mopqdb-train`, which `mopqdb train` hands on.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -11,8 +11,8 @@ use crate::config::{
     TrainConfig,
 };
 
-/// Learns a new model from pairs over the rows of a database. The database still answers with the old one, until
-/// `mopqdb rebuild`.
+/// Learns a new model over the rows of a database: from pairs, or without any from the rows alone. The database still
+/// answers with the old one, until `mopqdb rebuild`.
 ///
 /// It starts itself once more with OMP_WAIT_POLICY=PASSIVE, so that idle threads sleep, unless that variable is set.
 #[derive(Debug, Parser)]
@@ -20,12 +20,16 @@ use crate::config::{
 pub struct Flags {
     /// The database, read as it is now.
     pub db: PathBuf,
-    /// Training pairs: query TAB key text.
+    /// Training pairs: query TAB key text. Without them the method is distill.
     #[arg(long)]
-    pub pairs: PathBuf,
-    /// Validation pairs; without them a tenth of the training queries is set aside (2,000 at most).
+    pub pairs: Option<PathBuf>,
+    /// Validation pairs; without them a tenth of the training queries is set aside (2,000 at most). Without any pairs an
+    /// epoch is judged by how many of the exact first ten rows it finds.
     #[arg(long)]
     pub valid: Option<PathBuf>,
+    /// Real queries without labels, for distill: a text per line, or vectors (npy, fvecs, fbin).
+    #[arg(long)]
+    pub query_log: Option<PathBuf>,
     /// The second column is the key itself, not its text.
     #[arg(long)]
     pub key_ids: bool,
@@ -111,7 +115,7 @@ pub struct Flags {
     /// Where the codewords start.
     #[arg(long, value_enum)]
     pub start: Option<Start>,
-    /// Weight of CE(q, k) beside CE(q, k^): mopq alone has both.
+    /// Weight of the un-quantized term beside the quantized one: mopq and distill have both.
     #[arg(long)]
     pub dense_weight: Option<f64>,
     /// Weight of the method's quantization term; without it, what suited the method elsewhere.
@@ -134,30 +138,24 @@ pub struct Flags {
     pub weights: Option<PathBuf>,
 }
 
-/// The methods whose codewords learn by gradients.
+/// The methods whose codewords learn by gradients from pairs.
 const CODES: &str = "mopq, dqn, dvsq, spq and dpq";
+/// What learns from queries without labels. On debian it finds a little less than mopq where there are pairs, so they do not
+/// change the method by themselves.
+const LOGS: &str = "--method distill, which takes --pairs too,";
+/// The methods that learn from pairs.
+const PAIRS: &str = "the methods that learn from pairs";
 
 impl Flags {
-    /// The configuration: defaults, then the file, then flags.
+    /// The configuration: the method's defaults, then the file, then flags.
     pub fn train_config(&self) -> Result<TrainConfig> {
-        // What the file says of what depends on other settings where nothing is said.
-        let mut said = toml::Table::new();
-        let mut config = match &self.config {
-            Some(path) => {
-                let text = fs::read_to_string(path)
-                    .with_context(|| format!("{}: reading", path.display()))?;
-                let wrong = || format!("{}: not a configuration", path.display());
-                said = toml::from_str(&text).with_context(wrong)?;
-                toml::from_str(&text).with_context(wrong)?
-            }
-            None => TrainConfig::default(),
-        };
+        let said = self.file()?;
+        let mut config = self.with_file(&said)?;
         fn set<T: Clone>(place: &mut T, flag: &Option<T>) {
             if let Some(value) = flag {
                 *place = value.clone();
             }
         }
-        set(&mut config.method, &self.method);
         set(&mut config.sampling, &self.sampling);
         set(&mut config.devices, &self.devices);
         set(&mut config.device_timeout, &self.device_timeout);
@@ -192,26 +190,107 @@ impl Flags {
             }
         }
         // Without a word on it, several devices are there to be used together.
-        if self.sampling.is_none()
+        if config.method.needs_pairs()
+            && self.sampling.is_none()
             && !said.contains_key("sampling")
             && crate::devices::count(&config.devices)? > 1
         {
             config.sampling = Sampling::Dcs;
         }
         self.refuse_idle(&config)?;
+        self.fit(&mut config, usize::MAX)?;
         config.check()?;
         Ok(config)
     }
 
+    /// Chooses the shape that was not said, for stored vectors of this width.
+    pub fn fit(&self, config: &mut TrainConfig, hidden: usize) -> Result<()> {
+        let said = self.file()?;
+        let of = |flag: Option<usize>, name: &str| flag.is_some() || said.contains_key(name);
+        let (dim, subspaces) = (of(self.dim, "dim"), of(self.subspaces, "subspaces"));
+        if config.joint.is_none() {
+            config.fit(hidden, dim, subspaces);
+        }
+        Ok(())
+    }
+
+    /// What the file says, nothing if there is none.
+    fn file(&self) -> Result<toml::Table> {
+        let Some(path) = &self.config else {
+            return Ok(toml::Table::new());
+        };
+        let text =
+            fs::read_to_string(path).with_context(|| format!("{}: reading", path.display()))?;
+        toml::from_str(&text).with_context(|| self.no_configuration())
+    }
+
+    fn no_configuration(&self) -> String {
+        let path = self.config.as_deref().unwrap_or(Path::new("the defaults"));
+        format!("{}: not a configuration", path.display())
+    }
+
+    /// What the file says over the defaults of the method that is asked for.
+    fn with_file(&self, said: &toml::Table) -> Result<TrainConfig> {
+        let named = said.get("method").cloned().map(toml::Value::try_into);
+        let named = named.transpose().with_context(|| self.no_configuration())?;
+        let suited = match &self.pairs {
+            None => Method::Distill,
+            Some(_) => Method::Mopq,
+        };
+        let method = self.method.or(named).unwrap_or(suited);
+        let mut all = toml::Table::try_from(TrainConfig::of(method))?;
+        for (name, value) in said {
+            match (all.get_mut(name), value) {
+                (Some(toml::Value::Table(whole)), toml::Value::Table(part)) => {
+                    whole.extend(part.clone());
+                }
+                _ => drop(all.insert(name.clone(), value.clone())),
+            }
+        }
+        all.insert("method".into(), method.name().into());
+        all.try_into().with_context(|| self.no_configuration())
+    }
+
     /// A flag that would change nothing is refused rather than ignored.
     fn refuse_idle(&self, config: &TrainConfig) -> Result<()> {
-        let (joint, mopq) = (config.joint.is_some(), config.method == Method::Mopq);
-        let codes = !matches!(config.method, Method::Pq | Method::Opq);
+        let (joint, method) = (config.joint.is_some(), config.method);
+        let (distill, no_log) = (method == Method::Distill, self.query_log.is_none());
+        let both = distill || method == Method::Mopq;
+        let weighted = !matches!(method, Method::Pq | Method::Opq | Method::Distill);
+        let codes = !matches!(method, Method::Pq | Method::Opq);
+        ensure!(
+            self.pairs.is_some() || distill,
+            "{} learns from pairs: give them with --pairs, or leave --method out",
+            method.name()
+        );
+        let no_pairs = self.pairs.is_none() && self.valid.is_none();
+        for (flag, given) in [
+            ("--key-ids", self.key_ids),
+            ("--queries", self.queries.is_some()),
+            ("--skip-missing", self.skip_missing),
+        ] {
+            ensure!(
+                !given || !no_pairs,
+                "{flag} is about pairs: give --pairs or --valid too (queries without labels are --query-log)"
+            );
+        }
         for (flag, given, used, of) in [
             ("--layers", self.layers.is_some(), joint, "--joint"),
             ("--weights", self.weights.is_some(), joint, "--joint"),
-            ("--dense-weight", self.dense_weight.is_some(), mopq, "mopq"),
-            ("--weight", self.weight.is_some(), codes, CODES),
+            ("--query-log", !no_log, distill, LOGS),
+            (
+                "--dense-weight",
+                self.dense_weight.is_some(),
+                both,
+                "mopq and distill",
+            ),
+            (
+                "--sampling",
+                self.sampling.is_some() && distill,
+                false,
+                PAIRS,
+            ),
+            ("--weight", self.weight.is_some(), weighted, CODES),
             ("--temperature", self.temperature.is_some(), codes, CODES),
             ("--select", self.select.is_some(), codes, CODES),
             ("--start", self.start.is_some(), codes, CODES),

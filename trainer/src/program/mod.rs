@@ -9,6 +9,7 @@ mod flags;
 mod plot;
 mod progress;
 pub(crate) mod run;
+mod unlabelled;
 
 pub use checkpoint::write_whole;
 pub use embeddings::Embeddings;
@@ -17,20 +18,23 @@ pub use run::{Busy, EpochRecord, Run};
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use mopqdb::eval::VectorQuestions;
-use mopqdb::{Bundle, BundleWriter, Metric, Options, Reader, RowsKind};
+use mopqdb::{Bundle, BundleWriter, Metric, Model, Options, Reader, RowsKind};
+use mopqdb_formats::vectors::VectorFormat;
 use serde_json::json;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::config::TrainConfig;
+use crate::config::{Method, TrainConfig};
 use crate::data::{Columns, Corpus, KeyColumn, Pairs, QueryColumn};
 use crate::joint::{Joint, Origin, Readings};
 use crate::random::Random;
 use crate::train::{Lessons, Outcome, Texts, Trained, Trainer, Watch as _, check_sizes};
 use progress::Progress;
+use unlabelled::{Log, Unlabelled};
 
 /// How it ended.
 #[derive(Debug)]
@@ -43,14 +47,18 @@ pub enum Ending {
 
 /// Trains as the flags say. `stop` ends it between two steps.
 pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
-    let config = flags.train_config()?;
+    let mut config = flags.train_config()?;
     let mut progress = Progress::new(flags.quiet);
     let rows = Rows::read(flags, &config)?;
+    flags.fit(&mut config, rows.corpus.hidden)?;
     let questions = rows.pairs(flags, &config)?;
     for words in [&questions.train, &questions.valid].map(|pairs| &pairs.left_out) {
         words.iter().for_each(|words| progress.note(words));
     }
     check_sizes(&config, questions.train.pairs.len(), rows.corpus.rows())?;
+    if config.method == Method::Distill {
+        unlabelled::check_rows(&rows.corpus)?;
+    }
     let origin = match &config.joint {
         Some(_) => Some(origin(flags, &rows)?),
         None => None,
@@ -79,8 +87,24 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
         (Some(joint), Some(origin)) => Some(Joint::new(origin, joint)?),
         _ => None,
     };
-    let (queries, asked) = questions.encode(flags, &config, &rows, &mut progress, stop)?;
-    let validation = VectorQuestions::new(asked, questions.valid.answers());
+    let encoded = questions.encode(flags, &config, &rows, &mut progress, stop)?;
+    let mut validation = VectorQuestions::new(encoded.valid, questions.valid.answers());
+    let mut queries = encoded.train;
+    let (mut logged, mut held_out) = (Vec::new(), Vec::new());
+    if config.method == Method::Distill {
+        let labelled = questions.train.queries.len();
+        let judged = !validation.is_empty();
+        let more = Unlabelled::new(&config, &rows.corpus, &encoded.log, labelled, judged);
+        queries.extend(encoded.log);
+        (logged, held_out) = (more.logged, more.held_out);
+        if !judged {
+            progress.note(&format!(
+                "recall@10 is of the exact first ten rows of {} queries that are not learned from",
+                more.validation.len()
+            ));
+            validation = more.validation;
+        }
+    }
     let texts = match &joint {
         Some(joint) => Some(questions.texts(joint, &rows)?),
         None => None,
@@ -89,6 +113,8 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
         corpus: &rows.corpus,
         queries: &queries,
         pairs: &questions.train.pairs,
+        logged: &logged,
+        held_out: &held_out,
         validation: &validation,
         texts: texts.as_ref(),
     };
@@ -111,10 +137,12 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
 /// The rows of the database and the model they are stored under.
 struct Rows {
     corpus: Corpus,
-    reader: Reader,
+    /// The reader is gone, and with it its hold on the database's files.
+    model: Arc<Model>,
     bundle: Option<Bundle>,
     /// The `Seq` of the newest row: rows after it were not trained on, and `mopqdb stats` compares them with those before.
     through_seq: u64,
+    has_texts: bool,
 }
 
 impl Rows {
@@ -122,10 +150,10 @@ impl Rows {
         let options = Options::default().threads(config.threads);
         let reader = Reader::open(&flags.db, options)?;
         let snapshot = reader.snapshot();
-        let model = snapshot.model();
+        let model = Arc::clone(snapshot.model());
         ensure!(
             model.metric() != Metric::L2,
-            "{}: the metric is l2, for which pairs teach nothing here: use `mopqdb train --method opq` without pairs",
+            "{}: the metric is l2, for which only pq and opq learn: `mopqdb train DB --method opq`, without pairs",
             flags.db.display()
         );
         ensure!(
@@ -133,39 +161,17 @@ impl Rows {
             "{}: --joint trains an encoder of texts, and the rows are vectors",
             flags.db.display()
         );
-        let mut all = Vec::new();
-        snapshot.for_each_row(|row| {
-            all.push((
-                row.seq,
-                row.key.to_owned(),
-                row.text.map(str::to_owned),
-                row.vector.to_vec(),
-            ));
-            Ok(())
-        })?;
-        all.sort_by_key(|row| row.0);
-        let through_seq = all.last().map_or(0, |row| row.0.0);
-        let has_texts = model.kind() == RowsKind::Text;
-        let (mut keys, mut texts, mut vectors) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, key, text, vector) in all {
-            keys.push(key);
-            texts.extend(text);
-            vectors.extend(vector);
-        }
-        let corpus = Corpus::new(
-            keys,
-            has_texts.then_some(texts),
-            vectors,
-            model.dim(),
-            model.metric(),
-        )
-        .with_context(|| flags.db.display().to_string())?;
+        // Texts are for finding pairs and for an encoder that learns.
+        let with_texts = flags.pairs.is_some() || flags.valid.is_some() || config.joint.is_some();
+        let (corpus, through_seq) =
+            Corpus::read(&snapshot, with_texts).with_context(|| flags.db.display().to_string())?;
         let bundle = model.bundle().cloned();
         Ok(Self {
             corpus,
-            reader,
             bundle,
             through_seq,
+            has_texts: model.kind() == RowsKind::Text,
+            model,
         })
     }
 
@@ -190,18 +196,26 @@ impl Rows {
             skip_missing: flags.skip_missing,
         };
         ensure!(
-            vectors.is_some() || self.corpus.texts.is_some(),
+            vectors.is_some() || self.has_texts || flags.pairs.is_none() && flags.valid.is_none(),
             "{}: the rows are vectors, so queries are too: give them with --queries FILE.npy",
             flags.db.display()
         );
-        let train = Pairs::read(&flags.pairs, columns(vectors.as_ref()), &self.corpus)?;
-        let (train, valid) = match &flags.valid {
-            Some(path) => {
+        let log = match &flags.query_log {
+            Some(path) => Some(self.log(path)?),
+            None => None,
+        };
+        let train = match &flags.pairs {
+            Some(path) => Pairs::read(path, columns(vectors.as_ref()), &self.corpus)?,
+            None => Pairs::none(),
+        };
+        let (train, valid) = match (&flags.valid, &flags.pairs) {
+            (Some(path), _) => {
                 let own = valid_vectors.as_ref().or(vectors.as_ref());
                 let valid = Pairs::read(path, columns(own), &self.corpus)?;
                 (train, valid.first(config.validation_queries))
             }
-            None => {
+            (None, None) => (train, Pairs::none()),
+            (None, Some(_)) => {
                 // Of a handful nothing can be spared.
                 let spare = if train.queries.len() < 20 { 0.0 } else { 0.1 };
                 let share =
@@ -210,12 +224,14 @@ impl Rows {
                 train.split(|| random.unit() < share)
             }
         };
-        ensure!(
-            train.pairs.len() >= 2,
-            "{}: {} pairs to train on; at least 2 are needed, and some thousands to learn anything",
-            flags.pairs.display(),
-            train.pairs.len()
-        );
+        if let Some(path) = &flags.pairs {
+            ensure!(
+                train.pairs.len() >= 2,
+                "{}: {} pairs to train on; at least 2 are needed, and some thousands to learn anything",
+                path.display(),
+                train.pairs.len()
+            );
+        }
         let valid_vectors = if flags.valid.is_some() {
             valid_vectors
         } else {
@@ -226,13 +242,29 @@ impl Rows {
             valid,
             vectors,
             valid_vectors,
+            log,
         })
+    }
+
+    /// Queries without labels: texts, one per line, or a file of vectors by its name.
+    fn log(&self, path: &Path) -> Result<Log> {
+        if VectorFormat::of(path).is_some() {
+            let vectors = self.vectors(path)?;
+            ensure!(!vectors.is_empty(), "{}: no queries in it", path.display());
+            return Ok(Log::Vectors(vectors.concat()));
+        }
+        ensure!(
+            self.has_texts,
+            "{}: the rows are vectors, so queries are too: give a file that ends in .npy, .fvecs or .fbin",
+            path.display()
+        );
+        Log::texts(path)
     }
 
     /// A file of vectors, as the database takes them.
     fn vectors(&self, path: &Path) -> Result<Vec<Vec<f32>>> {
         let (dim, values) = mopqdb_formats::vectors::read_all(path)?;
-        let model = self.reader.model();
+        let model = &self.model;
         let rows = values.chunks_exact(dim.max(1)).enumerate();
         rows.map(|(row, vector)| {
             Ok(model.check_vector(vector, || format!("{}: row {row}", path.display()))?)
@@ -241,7 +273,7 @@ impl Rows {
     }
 
     fn encoder_name(&self) -> String {
-        self.reader.model().encoder_id().to_string()
+        self.model.encoder_id().to_string()
     }
 }
 
@@ -251,10 +283,18 @@ struct Asked {
     valid: Pairs,
     vectors: Option<Vec<Vec<f32>>>,
     valid_vectors: Option<Vec<Vec<f32>>>,
+    log: Option<Log>,
+}
+
+/// Vectors of queries (queries, hidden).
+struct Encoded {
+    train: Vec<f32>,
+    valid: Vec<f32>,
+    log: Vec<f32>,
 }
 
 impl Asked {
-    /// Vectors of the training and the validation queries.
+    /// Vectors of all queries.
     fn encode(
         &self,
         flags: &Flags,
@@ -262,33 +302,25 @@ impl Asked {
         rows: &Rows,
         progress: &mut Progress,
         stop: &AtomicBool,
-    ) -> Result<(Vec<f32>, Vec<f32>)> {
-        if let Some(vectors) = &self.vectors {
-            let of = |pairs: &Pairs, vectors: &[Vec<f32>]| -> Vec<f32> {
-                let row = |query: &String| query.parse::<usize>().expect("checked as a row number");
-                pairs
-                    .queries
-                    .iter()
-                    .flat_map(|query| vectors[row(query)].iter().copied())
-                    .collect()
-            };
-            let valid_vectors = self.valid_vectors.as_ref().unwrap_or(vectors);
-            return Ok((of(&self.train, vectors), of(&self.valid, valid_vectors)));
-        }
+    ) -> Result<Encoded> {
         if config.joint.is_some() {
             // The encoder in the making encodes them, again and again.
-            return Ok((
-                Vec::new(),
-                vec![0.0; self.valid.queries.len() * rows.corpus.hidden],
-            ));
+            return Ok(Encoded {
+                train: Vec::new(),
+                valid: vec![0.0; self.valid.queries.len() * rows.corpus.hidden],
+                log: Vec::new(),
+            });
         }
         let cache = Embeddings::new(
             &flags.db.join("runs").join("embeddings"),
             rows.encoder_name(),
         );
-        let model = rows.reader.model();
-        let mut of = |pairs: &Pairs| {
-            let texts: Vec<&str> = pairs.queries.iter().map(String::as_str).collect();
+        let model = &rows.model;
+        let mut of_texts = |texts: &[String]| {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            if texts.is_empty() {
+                return Ok(Vec::new());
+            }
             progress.note(&format!("encoding {} queries", texts.len()));
             cache.of(
                 "query",
@@ -304,7 +336,25 @@ impl Asked {
                 |_| (),
             )
         };
-        Ok((of(&self.train)?, of(&self.valid)?))
+        let log = match &self.log {
+            Some(Log::Texts(texts)) => of_texts(texts)?,
+            Some(Log::Vectors(vectors)) => vectors.clone(),
+            None => Vec::new(),
+        };
+        let mut of = |pairs: &Pairs, vectors: Option<&Vec<Vec<f32>>>| match vectors {
+            None => of_texts(&pairs.queries),
+            Some(vectors) => {
+                let row = |query: &String| query.parse::<usize>().expect("checked as a row number");
+                let rows = pairs.queries.iter().map(|query| &vectors[row(query)]);
+                Ok(rows.flatten().copied().collect())
+            }
+        };
+        let valid_vectors = self.valid_vectors.as_ref().or(self.vectors.as_ref());
+        Ok(Encoded {
+            train: of(&self.train, self.vectors.as_ref())?,
+            valid: of(&self.valid, valid_vectors)?,
+            log,
+        })
     }
 
     fn texts(&self, joint: &Joint, rows: &Rows) -> Result<Texts> {
@@ -341,6 +391,11 @@ impl Asked {
         }
         for vectors in [&self.vectors, &self.valid_vectors].into_iter().flatten() {
             vectors.iter().for_each(|vector| hash.floats(vector));
+        }
+        match &self.log {
+            Some(Log::Texts(texts)) => hash.texts(texts),
+            Some(Log::Vectors(vectors)) => hash.floats(vectors),
+            None => {}
         }
         if let Some(origin) = origin {
             hash.bytes(&origin.config);
@@ -448,7 +503,8 @@ fn hand_over(
         .quantizer(&trained.quantizer)
         .training(json!({
             "config": config,
-            "pairs": flags.pairs.display().to_string(),
+            "pairs": flags.pairs.as_ref().map(|path| path.display().to_string()),
+            "query_log": flags.query_log.as_ref().map(|path| path.display().to_string()),
             "through_seq": rows.through_seq,
         }))
         .evaluation(trained.report.clone())

@@ -19,6 +19,10 @@ pub struct Lessons<'a> {
     pub queries: &'a [f32],
     /// (query, row of the corpus).
     pub pairs: &'a [(u32, u32)],
+    /// Queries without labels, for `distill`, each with the row that the stored vectors find first.
+    pub logged: &'a [(u32, u32)],
+    /// Rows that `distill` makes no queries of, since validation asks for them.
+    pub held_out: &'a [u32],
     /// What decides which epoch is best; none: the last one is.
     pub validation: &'a VectorQuestions,
     /// Where the encoder learns too; all vectors above are then of the encoder that it starts from.

@@ -3,6 +3,7 @@
 
 mod adam;
 mod clock;
+mod distill;
 mod lessons;
 pub(crate) mod loss;
 mod replica;
@@ -11,7 +12,7 @@ mod served;
 mod start;
 mod worker;
 
-pub use adam::AdamConfig;
+pub use adam::{AdamConfig, Moments};
 pub use clock::cpu_seconds;
 pub use lessons::{Lessons, Outcome, Texts, Trained, Unwatched, Watch};
 pub use replica::{Rates, Replica, Slice};
@@ -22,10 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use mopqdb::testing::scan::Scanner;
-use tch::{Device, Tensor};
+use tch::Device;
 
-use crate::config::{Sampling, Schedule, TrainConfig};
+use crate::config::{Method, Sampling, Schedule, TrainConfig};
 use crate::devices::{self, Fleet, Seat};
 use crate::methods::Objective;
 use crate::model::Model;
@@ -33,6 +33,7 @@ use crate::model::bert::Bert;
 use crate::program::checkpoint::{Checkpoint, Named};
 use crate::program::{EpochRecord, Run};
 use crate::random::Random;
+use distill::Course;
 use served::Learned;
 use worker::{Job, Load, Material, State, Step, Worker, ask};
 
@@ -42,22 +43,23 @@ pub struct Trainer<'a> {
     lessons: &'a Lessons<'a>,
     run: &'a Run,
     stop: &'a AtomicBool,
-    scanner: Scanner,
     fleet: Fleet<Job, ()>,
-    /// Pairs a device and step: the configured batch, or fewer where there are too few pairs.
+    /// Pairs a device and step, or queries of `distill`: the configured batch, or fewer where there are too few.
     rows: usize,
+    /// What `distill` draws from.
+    course: Option<Arc<Course>>,
     /// Of each row of the corpus, the row that stands for its text: rows of one text are no negatives of each other.
     twins: Vec<u32>,
     /// What the last encoder that was asked made of the texts.
     learned: Option<Arc<Learned>>,
 }
 
-/// Whether there are rows and pairs enough, before anything is spent on them. Returns the devices.
+/// Whether there are rows and pairs enough, before anything is spent on them; `distill` needs no pairs. Returns the devices.
 pub fn check_sizes(config: &TrainConfig, pairs: usize, rows: usize) -> Result<Vec<devices::Named>> {
     config.check()?;
     let devices = devices::parse(&config.devices)?;
     ensure!(
-        pairs >= 2 * devices.len(),
+        pairs >= 2 * devices.len() || !config.method.needs_pairs(),
         "{pairs} pairs are too few: a device needs 2 at least, and there are {} devices",
         devices.len()
     );
@@ -84,32 +86,31 @@ impl<'a> Trainer<'a> {
             config.joint.is_some() == lessons.texts.is_some(),
             "an encoder that learns needs texts"
         );
+        let course = match config.method {
+            Method::Distill => Some(Arc::new(Course::new(config, lessons))),
+            _ => None,
+        };
+        let queries = course
+            .as_ref()
+            .map_or(pairs, |course| course.queries(lessons));
         let material = match lessons.texts {
-            None => {
-                let of = |vectors: &[f32]| {
-                    Tensor::from_slice(vectors).view([-1, lessons.corpus.hidden as i64])
-                };
-                Material::Vectors {
-                    queries: of(lessons.queries),
-                    keys: of(&lessons.corpus.vectors),
-                }
-            }
+            None => Material::Vectors {
+                hidden: lessons.corpus.hidden,
+                queries: Arc::new(lessons.queries.to_vec()),
+                keys: Arc::clone(&lessons.corpus.vectors),
+            },
             Some(texts) => Material::Texts {
                 queries: Arc::clone(&texts.queries),
                 keys: Arc::clone(&texts.keys),
             },
         };
-        // A tensor may go to another thread but not be looked at by two: each device takes its own from here.
-        let shared = Arc::new(std::sync::Mutex::new(material));
+        let shared = Arc::new(material);
         let bert = lessons.texts.map(|texts| texts.shape.clone());
         let settings = config.clone();
         let timeout = Duration::from_secs_f64(config.device_timeout);
         let fleet = Fleet::start(&devices, timeout, move |seat: Seat| {
             tch::set_num_threads(settings.threads as i32);
-            let material = shared
-                .lock()
-                .expect("nobody panics with it")
-                .on(seat.device);
+            let material = Arc::clone(&shared);
             let mut worker = Worker {
                 config: settings.clone(),
                 seat,
@@ -125,8 +126,8 @@ impl<'a> Trainer<'a> {
             lessons,
             run,
             stop,
-            scanner: Scanner::new(config.threads)?,
-            rows: config.batch.min(pairs / devices.len()),
+            rows: config.batch.min(queries / devices.len()),
+            course,
             fleet,
             twins: lessons.corpus.twins(),
             learned: None,
@@ -160,8 +161,8 @@ impl<'a> Trainer<'a> {
             if joint && !checkpoint.values.iter().any(|(name, _)| name == "codebook") {
                 watch.note("starting the codewords");
                 let model = self.restore(&checkpoint.values, &checkpoint.constants)?;
-                let keys = self.seen(&checkpoint.values)?.keys_tensor();
-                let (head, codebook) = start::codebook(&model.head, &keys, self.config)?;
+                let seen = self.seen(&checkpoint.values)?;
+                let (head, codebook) = start::codebook(&model.head, seen.vectors(), self.config)?;
                 let model = Model {
                     encoder: model.encoder,
                     head,
@@ -176,7 +177,7 @@ impl<'a> Trainer<'a> {
             }
             let phase = match (&objective, joint) {
                 (Some(objective), true) => objective.clone(),
-                _ => Objective::Dense,
+                _ => Objective::warmup(self.config),
             };
             if !loaded {
                 let sampling = match (&objective, joint) {
@@ -207,7 +208,9 @@ impl<'a> Trainer<'a> {
             } else {
                 (None, None)
             };
-            remember_best(&mut checkpoint, recall);
+            if self.config.method != Method::Distill {
+                remember_best(&mut checkpoint, recall);
+            }
             checkpoint.progress.cpu_seconds = spent_before + cpu_seconds() - began;
             let record = EpochRecord {
                 epoch: epoch + 1,
@@ -236,7 +239,7 @@ impl<'a> Trainer<'a> {
         // An encoder cut to its first layers gives other vectors than the whole: those are what the head starts from.
         let values = encoder.iter().flat_map(Bert::parameters);
         let values: Named = values.map(|p| (p.name, p.tensor.detach())).collect();
-        let head = start::head(&self.seen(&values)?.keys_tensor(), self.config)?;
+        let head = start::head(self.seen(&values)?.vectors(), self.config)?;
         Ok(Model {
             encoder,
             head,
@@ -249,7 +252,11 @@ impl<'a> Trainer<'a> {
     }
 
     fn steps_an_epoch(&self) -> usize {
-        self.lessons.pairs.len() / (self.rows * self.fleet.devices())
+        let queries = match &self.course {
+            Some(course) => course.queries(self.lessons),
+            None => self.lessons.pairs.len(),
+        };
+        queries / (self.rows * self.fleet.devices())
     }
 
     fn pairs_an_epoch(&self) -> usize {
@@ -268,6 +275,10 @@ impl<'a> Trainer<'a> {
         let (rows, devices, steps) = (self.rows, self.fleet.devices(), self.steps_an_epoch());
         let order =
             Random::new(self.config.seed, "shuffle", epoch as u64).order(self.lessons.pairs.len());
+        let course = self.course.clone();
+        let asked = course.as_ref().map_or(Vec::new(), |course| {
+            course.asked(self.config, self.lessons, epoch)
+        });
         watch.epoch(
             epoch + 1,
             self.config.warmup + self.config.epochs,
@@ -279,6 +290,13 @@ impl<'a> Trainer<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
+            let rates = self.rates(epoch, step, steps, own);
+            if let Some(course) = &course {
+                let loss = self.teach(course, &asked[step * rows..][..rows], rates)?;
+                total += loss;
+                watch.step(loss, rows);
+                continue;
+            }
             let batch = &order[step * rows * devices..][..rows * devices];
             let of = |index: &u32| self.lessons.pairs[*index as usize];
             let key_ids: Option<Vec<i64>> = self.config.mask_collisions.then(|| {
@@ -287,7 +305,6 @@ impl<'a> Trainer<'a> {
                     .map(|i| i64::from(self.twins[of(i).1 as usize]))
                     .collect()
             });
-            let rates = self.rates(epoch, step, steps, own);
             let jobs = batch
                 .chunks(rows)
                 .map(|slice| {
@@ -309,17 +326,16 @@ impl<'a> Trainer<'a> {
 
     fn rates(&self, epoch: usize, step: usize, steps: usize, own: bool) -> Rates {
         let config = self.config;
+        let (first, epochs) = match (own, Objective::of(config).is_some()) {
+            (false, _) => (0, config.warmup),
+            (true, true) => (config.warmup, config.epochs),
+            (true, false) => (0, config.warmup + config.epochs),
+        };
+        let done = ((epoch - first) * steps + step) as f64 / (epochs * steps) as f64;
         let factor = match config.schedule {
             Schedule::Constant => 1.0,
-            Schedule::Linear => {
-                let (first, epochs) = match (own, Objective::of(config).is_some()) {
-                    (false, _) => (0, config.warmup),
-                    (true, true) => (config.warmup, config.epochs),
-                    (true, false) => (0, config.warmup + config.epochs),
-                };
-                let done = ((epoch - first) * steps + step) as f64 / (epochs * steps) as f64;
-                1.0 - 0.95 * done
-            }
+            Schedule::Linear => 1.0 - 0.95 * done,
+            Schedule::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done).cos()),
         };
         Rates {
             encoder: factor

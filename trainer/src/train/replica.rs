@@ -8,6 +8,7 @@ use super::sampling::Contrast;
 use crate::config::Sampling;
 use crate::devices::Gather;
 use crate::methods::Objective;
+use crate::methods::distill::{Batch, Distill};
 use crate::model::{Group, Input, Model};
 
 /// What one device sees of a step.
@@ -74,10 +75,7 @@ impl Replica {
             .objective
             .loss(&q, &k, self.model.codebook.as_ref(), &contrast)?;
         let value = loss.detach().to_kind(Kind::Double).double_value(&[]);
-        ensure!(
-            value.is_finite(),
-            "the loss is {value}: the run has diverged; a smaller --lr or a longer --warmup helps"
-        );
+        check_finite(value)?;
         let parameters = self.model.parameters();
         let tensors: Vec<&Tensor> = parameters.iter().map(|p| &p.tensor).collect();
         let own: Vec<Tensor> = Tensor::f_run_backward(&[&loss], &tensors, false, false)?
@@ -112,12 +110,35 @@ impl Replica {
     /// One step; this device's share of the loss.
     pub fn step(&mut self, gather: &Gather, slice: &Slice, rates: Rates) -> Result<f64> {
         let (gradients, value) = self.gradients(gather, slice)?;
+        self.descend(&gradients, rates);
+        Ok(value)
+    }
+
+    /// One step of `distill`, which has one device; its loss.
+    pub fn distill(
+        &mut self,
+        distill: &Distill,
+        batch: &Batch,
+        learns_bias: bool,
+        rates: Rates,
+    ) -> Result<f64> {
+        let (mut gradients, value) =
+            distill.gradients(batch, &self.model.head, self.model.codebook.as_ref());
+        check_finite(value)?;
+        if !learns_bias {
+            let _ = gradients[1].zero_(); // W, b, C
+        }
+        self.descend(&gradients, rates);
+        Ok(value)
+    }
+
+    fn descend(&mut self, gradients: &[Tensor], rates: Rates) {
         for ((mut parameter, moments), gradient) in self
             .model
             .parameters()
             .into_iter()
             .zip(&mut self.moments)
-            .zip(&gradients)
+            .zip(gradients)
         {
             let rate = match parameter.group {
                 Group::Encoder => rates.encoder,
@@ -126,6 +147,13 @@ impl Replica {
             self.adam
                 .step(&mut parameter.tensor, moments, gradient, rate);
         }
-        Ok(value)
     }
+}
+
+fn check_finite(loss: f64) -> Result<()> {
+    ensure!(
+        loss.is_finite(),
+        "the loss is {loss}: the run has diverged; a smaller --lr or a longer --warmup helps"
+    );
+    Ok(())
 }

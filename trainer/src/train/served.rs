@@ -6,12 +6,12 @@ use anyhow::Result;
 use mopqdb::eval::{EvalOptions, Keys, VectorQuestions};
 use mopqdb::quantizer::Quantizer;
 use serde_json::json;
-use tch::Tensor;
 
 use super::start;
 use super::worker::{Worker, ask, fingerprint};
 use super::{Lessons, Trained, Trainer, copies};
 use crate::config::TrainConfig;
+use crate::data::Vectors;
 use crate::export;
 use crate::model::Model;
 use crate::model::bert::{PREFIX, write_weights};
@@ -104,8 +104,8 @@ impl<'a> Trainer<'a> {
             ..self.config.clone()
         };
         let quantizer = self.quantizer(&model, &seen, &quick)?;
-        let keys = Keys::new(seen.keys(), &quantizer)?;
-        let ranked = keys.rank(seen.questions(), &self.scanner, 10)?;
+        let keys = Keys::new(seen.keys(), &quantizer)?.threads(self.config.threads);
+        let ranked = keys.rank(seen.questions(), 10)?;
         let used = ranked.used.iter().sum::<usize>() as f64 / ranked.used.len() as f64;
         let recall = (!seen.questions().is_empty()).then(|| ranked.places.recall(10));
         Ok((recall, Some(used)))
@@ -117,8 +117,8 @@ impl<'a> Trainer<'a> {
         match &model.codebook {
             Some(codebook) => export::quantizer(&model.head, codebook, config.method, metric),
             None => {
-                let keys = seen.keys_tensor();
-                let (head, trained) = start::quantize_after(&model.head, &keys, config)?;
+                let keys = seen.vectors();
+                let (head, trained) = start::quantize_after(&model.head, keys, config)?;
                 export::with_codebook(&head, &trained, metric)
             }
         }
@@ -137,11 +137,8 @@ impl<'a> Trainer<'a> {
         // Numbered for the scan, before anything has codes.
         let quantizer = quantizer.arranged()?;
         let questions = seen.questions();
-        let found = Keys::new(seen.keys(), &quantizer)?.evaluate(
-            questions,
-            &self.scanner,
-            &EvalOptions::default(),
-        )?;
+        let keys = Keys::new(seen.keys(), &quantizer)?.threads(self.config.threads);
+        let found = keys.evaluate(questions, &EvalOptions::default())?;
         let mut report = json!({
             "rows": self.lessons.corpus.rows(),
             "pairs": self.lessons.pairs.len(),
@@ -210,7 +207,10 @@ impl Seen<'_> {
         }
     }
 
-    pub(super) fn keys_tensor(&self) -> Tensor {
-        Tensor::from_slice(self.keys()).view([-1, self.hidden() as i64])
+    pub(super) fn vectors(&self) -> Vectors<'_> {
+        Vectors {
+            values: self.keys(),
+            hidden: self.hidden(),
+        }
     }
 }

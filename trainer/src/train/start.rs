@@ -6,6 +6,7 @@ use mopqdb::quantizer::{Quantizer, TrainPq, train_opq, train_pq};
 use tch::{Device, Kind, Tensor};
 
 use crate::config::{Method, Select, Start, TrainConfig};
+use crate::data::Vectors;
 use crate::model::codebook::{Selection, SoftCodebook};
 use crate::model::head::Head;
 use crate::random::Random;
@@ -15,24 +16,19 @@ use crate::random::Random;
 ///
 /// The axes keep most of every inner product; the turn spreads them evenly over the subspaces, without which the first
 /// subspace would hold most of the variance and plain PQ would be at a loss.
-pub fn head(keys: &Tensor, config: &TrainConfig) -> Result<Head> {
-    let (rows, hidden) = keys.size2()?;
+pub fn head(keys: Vectors<'_>, config: &TrainConfig) -> Result<Head> {
+    let hidden = keys.hidden as i64;
     let dim = config.dim as i64;
     ensure!(
         dim <= hidden,
         "dim {dim} is wider than the embeddings, which have {hidden}; choose --dim {hidden} or less"
     );
-    let moment = (0..rows)
-        .step_by(16_384)
-        .map(|first| {
-            let part = keys.narrow(0, first, 16_384.min(rows - first));
-            part.tr().matmul(&part).to_kind(Kind::Double)
-        })
-        .fold(
-            Tensor::zeros([hidden, hidden], (Kind::Double, Device::Cpu)),
-            |sum, part| sum + part,
-        )
-        / rows as f64;
+    let zero = Tensor::zeros([hidden, hidden], (Kind::Double, Device::Cpu));
+    let moment = keys
+        .chunks()
+        .map(|part| part.tr().matmul(&part).to_kind(Kind::Double))
+        .fold(zero, |sum, part| sum + part)
+        / keys.rows() as f64;
     let (values, vectors) = moment.linalg_eigh("L"); // ascending
     let axes = vectors.narrow(1, hidden - dim, dim).tr(); // dim, hidden
     let kept = values
@@ -55,8 +51,12 @@ pub fn head(keys: &Tensor, config: &TrainConfig) -> Result<Head> {
     ))
 }
 
-/// Head and codewords as the joint epochs begin. `keys`: (rows, hidden).
-pub fn codebook(head: &Head, keys: &Tensor, config: &TrainConfig) -> Result<(Head, SoftCodebook)> {
+/// Head and codewords as the joint epochs begin.
+pub fn codebook(
+    head: &Head,
+    keys: Vectors<'_>,
+    config: &TrainConfig,
+) -> Result<(Head, SoftCodebook)> {
     let (subspaces, codewords, sub_dim) = (config.subspaces, config.codewords, config.sub_dim());
     let shape = [subspaces as i64, codewords as i64, sub_dim as i64];
     let (head, start) = match config.start {
@@ -74,8 +74,11 @@ pub fn codebook(head: &Head, keys: &Tensor, config: &TrainConfig) -> Result<(Hea
             (rotate(head, None), trained.codebook().values().to_vec())
         }
         Start::Opq => {
-            let trained =
-                train_opq(&embed(head, keys), config.dim, Metric::L2, &options(config))?.quantizer;
+            let embedded = match config.method {
+                Method::Distill => embed_some(head, keys, config),
+                _ => embed(head, keys),
+            };
+            let trained = train_opq(&embedded, config.dim, Metric::L2, &options(config))?.quantizer;
             (
                 rotate(head, trained.rotation()),
                 trained.codebook().values().to_vec(),
@@ -104,7 +107,7 @@ pub fn codebook(head: &Head, keys: &Tensor, config: &TrainConfig) -> Result<(Hea
 /// PQ and OPQ: the trained head, and the engine's own quantizer of its embeddings.
 pub fn quantize_after(
     head: &Head,
-    keys: &Tensor,
+    keys: Vectors<'_>,
     config: &TrainConfig,
 ) -> Result<(Head, Quantizer)> {
     let embedded = embed(head, keys);
@@ -135,16 +138,34 @@ fn rotate(head: &Head, rotation: Option<&[f32]>) -> Head {
     }
 }
 
+/// Through the head those keys that OPQ will look at, where it is not given all to draw from: with a million keys that
+/// saves half a gigabyte. (The other methods keep the engine's own draw, so that their runs stay as they are.)
+fn embed_some(head: &Head, keys: Vectors<'_>, config: &TrainConfig) -> Vec<f32> {
+    if keys.rows() <= config.quantizer_sample {
+        return embed(head, keys);
+    }
+    let mut rows = Random::new(config.seed, "opq", 0).order(keys.rows());
+    rows.truncate(config.quantizer_sample);
+    rows.sort_unstable();
+    let row = |&row: &u32| &keys.values[row as usize * keys.hidden..][..keys.hidden];
+    let values: Vec<f32> = rows.iter().flat_map(row).copied().collect();
+    let hidden = keys.hidden;
+    embed(
+        head,
+        Vectors {
+            values: &values,
+            hidden,
+        },
+    )
+}
+
 /// All keys through the head, as numbers (rows, dim).
-pub fn embed(head: &Head, keys: &Tensor) -> Vec<f32> {
+fn embed(head: &Head, keys: Vectors<'_>) -> Vec<f32> {
     tch::no_grad(|| {
-        let rows = keys.size()[0];
-        let mut values = Vec::with_capacity((rows * head.bias.size()[0]) as usize);
-        for first in (0..rows).step_by(16_384) {
-            let part = head.forward(&keys.narrow(0, first, 16_384.min(rows - first)));
-            values.extend(
-                Vec::<f32>::try_from(part.contiguous().view(-1)).expect("one dimension of floats"),
-            );
+        let mut values = Vec::with_capacity(keys.rows() * head.bias.size()[0] as usize);
+        for part in keys.chunks() {
+            let part = head.forward(&part).contiguous().view(-1);
+            values.extend(Vec::<f32>::try_from(part).expect("one dimension of floats"));
         }
         values
     })
@@ -169,7 +190,12 @@ mod tests {
             start_norm: 20.0,
             ..TrainConfig::default()
         };
-        let z = head(&x, &config).unwrap().forward(&x);
+        let values = crate::export::floats(&x);
+        let keys = Vectors {
+            values: &values,
+            hidden: hidden as usize,
+        };
+        let z = head(keys, &config).unwrap().forward(&x);
         let norm = z.square().sum(Kind::Double).double_value(&[]) / rows as f64;
         assert!((norm - 20.0).abs() < 0.05, "{norm}");
         let (inner, expected) = (z.matmul(&z.tr()), x.matmul(&x.tr()));
@@ -179,12 +205,15 @@ mod tests {
 
     #[test]
     fn a_head_wider_than_its_input_is_refused_by_both_numbers() {
-        let x = crate::testing::random_tensor(1, &[20, 4]).to_kind(Kind::Float);
         let config = TrainConfig {
             dim: 8,
             ..TrainConfig::default()
         };
-        let words = head(&x, &config).unwrap_err().to_string();
+        let keys = Vectors {
+            values: &[0.5; 80],
+            hidden: 4,
+        };
+        let words = head(keys, &config).unwrap_err().to_string();
         assert!(words.contains('8') && words.contains("have 4"), "{words}");
     }
 }

@@ -12,6 +12,7 @@ use crate::config::{Sampling, TrainConfig};
 use crate::devices::{Fleet, Seat};
 use crate::export;
 use crate::methods::Objective;
+use crate::methods::distill::{Batch, Recipe};
 use crate::model::bert::{Bert, BertShape, Tokens};
 use crate::model::{Input, Model};
 use crate::program::checkpoint::Named;
@@ -50,10 +51,25 @@ pub(super) struct Load {
     pub(super) sampling: Sampling,
 }
 
+/// A step by pairs.
 pub(super) struct Step {
     pub(super) queries: Vec<i64>,
     pub(super) keys: Vec<i64>,
     pub(super) key_ids: Option<Vec<i64>>,
+    pub(super) rates: Rates,
+}
+
+/// A step of `distill`: made queries first, then real ones.
+pub(super) struct Lecture {
+    pub(super) made: Vec<Recipe>,
+    pub(super) queries: Vec<i64>,
+    /// Distinct rows.
+    pub(super) pool: Vec<i64>,
+    /// (place in the batch, place in the pool)
+    pub(super) labels: Vec<(i64, i64)>,
+    /// What length queries have, and keys have in the mean.
+    pub(super) length: f64,
+    pub(super) learns_bias: bool,
     pub(super) rates: Rates,
 }
 
@@ -68,9 +84,11 @@ pub(super) struct State {
 
 /// What a device draws its slices from.
 pub(super) enum Material {
+    /// (queries, hidden) and (rows, hidden), which all devices share.
     Vectors {
-        queries: Tensor,
-        keys: Tensor,
+        hidden: usize,
+        queries: Arc<Vec<f32>>,
+        keys: Arc<Vec<f32>>,
     },
     Texts {
         queries: Arc<Vec<Vec<u32>>>,
@@ -79,24 +97,8 @@ pub(super) enum Material {
 }
 
 impl Material {
-    pub(super) fn on(&self, device: Device) -> Self {
-        match self {
-            Self::Vectors { queries, keys } => Self::Vectors {
-                queries: queries.to_device(device),
-                keys: keys.to_device(device),
-            },
-            Self::Texts { queries, keys } => Self::Texts {
-                queries: Arc::clone(queries),
-                keys: Arc::clone(keys),
-            },
-        }
-    }
-
     /// The queries and keys of some pairs.
     fn pick(&self, queries: &[i64], keys: &[i64], device: Device) -> (Input, Input) {
-        let rows = |from: &Tensor, rows: &[i64]| {
-            Input::Vectors(from.index_select(0, &Tensor::from_slice(rows).to_device(device)))
-        };
         let texts = |from: &[Vec<u32>], rows: &[i64]| {
             let ids: Vec<&[u32]> = rows
                 .iter()
@@ -106,9 +108,15 @@ impl Material {
         };
         match self {
             Self::Vectors {
+                hidden,
                 queries: q,
                 keys: k,
-            } => (rows(q, queries), rows(k, keys)),
+            } => {
+                let of = |from: &[f32], rows: &[i64]| {
+                    Input::Vectors(gathered(from, *hidden, rows).to_device(device))
+                };
+                (of(q, queries), of(k, keys))
+            }
             Self::Texts {
                 queries: q,
                 keys: k,
@@ -117,12 +125,21 @@ impl Material {
     }
 }
 
+/// Some rows of `values` (_, hidden), as a tensor: what a step sees of them is copied, never all.
+fn gathered(values: &[f32], hidden: usize, rows: &[i64]) -> Tensor {
+    let mut some = Vec::with_capacity(rows.len() * hidden);
+    for &row in rows {
+        some.extend_from_slice(&values[row as usize * hidden..][..hidden]);
+    }
+    Tensor::from_slice(&some).view([-1, hidden as i64])
+}
+
 /// What runs in a device's thread.
 pub(super) struct Worker {
     pub(super) config: TrainConfig,
     pub(super) bert: Option<BertShape>,
     pub(super) seat: Seat,
-    pub(super) material: Material,
+    pub(super) material: Arc<Material>,
     pub(super) replica: Option<Replica>,
     pub(super) reader: Option<Bert>,
 }
@@ -149,6 +166,45 @@ impl Worker {
         };
         let replica = self.replica.as_mut().expect("loaded before the first step");
         replica.step(&self.seat.gather, &slice, step.rates)
+    }
+
+    /// The loss of a step of `distill`.
+    pub(super) fn lecture(&mut self, lecture: Lecture) -> Result<f64> {
+        let Material::Vectors {
+            hidden,
+            queries,
+            keys,
+        } = &*self.material
+        else {
+            unreachable!("distill learns from stored vectors")
+        };
+        let replica = self.replica.as_mut().expect("loaded before the first step");
+        let Objective::Distill(distill) = replica.objective.clone() else {
+            unreachable!("a lecture is of distill")
+        };
+        let (hidden, length) = (*hidden, lecture.length as f32);
+        let asked = lecture.made.len() + lecture.queries.len();
+        let mut vectors = Vec::with_capacity(asked * hidden);
+        for recipe in &lecture.made {
+            recipe.make(keys, hidden, length, &mut vectors);
+        }
+        for &query in &lecture.queries {
+            let query = &queries[query as usize * hidden..][..hidden];
+            let norm = query.iter().map(|x| x * x).sum::<f32>().sqrt();
+            let factor = if norm > 0.0 { length / norm } else { 0.0 };
+            vectors.extend(query.iter().map(|x| factor * x));
+        }
+        let device = self.seat.device;
+        let queries = Tensor::from_slice(&vectors)
+            .view([-1, hidden as i64])
+            .to_device(device);
+        let keys = gathered(keys, hidden, &lecture.pool).to_device(device);
+        let batch = Batch {
+            target: distill.target(&queries, &keys, lecture.length, &lecture.labels),
+            queries,
+            keys,
+        };
+        replica.distill(&distill, &batch, lecture.learns_bias, lecture.rates)
     }
 
     /// What the replica has learned so far.

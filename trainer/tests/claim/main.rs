@@ -13,7 +13,6 @@ use encoder::StaticEncoder;
 use mopqdb::Metric;
 use mopqdb::eval::bootstrap::{Interval, over_runs, ratio};
 use mopqdb::eval::{EvalOptions, Keys, VectorQuestions};
-use mopqdb::testing::scan::Scanner;
 use mopqdb_tests::doc_comments::{self, Pair};
 use mopqdb_trainer::config::{Method, Sampling, TrainConfig};
 use mopqdb_trainer::data::Corpus;
@@ -101,6 +100,8 @@ fn train(world: &World, config: &TrainConfig) -> Found {
         corpus: &world.corpus,
         queries: &world.queries,
         pairs: &world.pairs,
+        logged: &[],
+        held_out: &[],
         validation: &world.validation,
         texts: None,
     };
@@ -115,11 +116,8 @@ fn train(world: &World, config: &TrainConfig) -> Found {
     };
     let evaluation = Keys::new(&world.corpus.vectors, &trained.quantizer)
         .unwrap()
-        .evaluate(
-            &world.test,
-            &Scanner::new(1).unwrap(),
-            &EvalOptions::default(),
-        )
+        .threads(1)
+        .evaluate(&world.test, &EvalOptions::default())
         .unwrap();
     let found = Found {
         recalls: evaluation.places.recalls(10),

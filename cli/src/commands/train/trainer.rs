@@ -69,7 +69,7 @@ fn is_stdin(argument: &OsString) -> bool {
 }
 
 /// Finds the trainer next to this program or on PATH.
-fn find() -> Result<PathBuf> {
+pub(super) fn find() -> Result<PathBuf> {
     let beside = std::env::current_exe()
         .ok()
         .and_then(|exe| Some(exe.parent()?.join(NAME)));
@@ -95,6 +95,7 @@ fn arguments(train: &Train, method: Option<Method>, settings: &Settings) -> Vec<
     let path = |path: &Option<PathBuf>| path.as_deref().map(Path::as_os_str).map(Into::into);
     let number = |number: Option<usize>| number.map(|number| number.to_string().into());
     add("--pairs", path(&train.pairs));
+    add("--query-log", path(&train.query_log));
     add("--valid", path(&train.valid));
     add("--queries", path(&train.columns.queries));
     add("--config", path(&train.config));
