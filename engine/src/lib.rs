@@ -154,6 +154,7 @@ mod threads;
 mod version;
 mod view;
 mod watch;
+mod words;
 mod write;
 
 pub use admin::backup::{Backup, BackupOptions, backup, backup_with};
@@ -168,8 +169,11 @@ pub use admin::salvage::{RowsRead, read_rows};
 pub use admin::stats::{Bytes, Stats};
 pub use admin::verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
 pub use database::Database;
+pub use disk::lock::FileLock;
 pub use error::{Corruption, Error, Problem, Result};
-pub use ids::{CodesId, DatabaseId, EncoderId, Generation, LogId, ModelId, RowId, SegmentId, Seq};
+pub use ids::{
+    CodesId, DatabaseId, EncoderId, Generation, LogId, ModelId, RowId, SegmentId, Seq, WordsId,
+};
 pub use metric::Metric;
 pub use model::Model;
 pub use model::bundle::{Bundle, BundleWriter};
@@ -182,14 +186,15 @@ pub use reader::{Handle, Reader};
 pub use rebuild::learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
 pub use rebuild::{AUTO_QUANTIZE_RECALL, AutoQuantized, RebuildOptions, Rebuilt, Trial, rebuild};
 pub use row::{
-    Filter, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query, QueryOptions, Row,
-    RowBatch, RowsKind, Search, Serving, Value, ValueRef,
+    Filter, FoundBy, Fusion, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query,
+    QueryOptions, Row, RowBatch, RowsKind, Search, Serving, Value, ValueRef,
 };
 pub use snapshot::{RowCursor, RowView, Snapshot};
 pub use stored::{Precision, Stored, StoredRef};
 pub use threads::MAX_THREADS;
 pub use version::record::RECORD_VERSION as FORMAT;
 pub use watch::{Progress, Watch};
+pub use words::{Language, Settings as WordsSettings, Vocabulary as TermStatistics};
 pub use write::Compacted;
 
 const _: () = {

@@ -3,6 +3,7 @@
 use crate::metric::Metric;
 use crate::model::encoder::{Encoder, PluggedEncoder};
 use crate::stored::Precision;
+use crate::words::Settings as WordsSettings;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub struct CreateOptions {
     pub(crate) rows: NewRows,
     pub(crate) store: Option<Precision>,
+    pub(crate) words: Option<WordsSettings>,
 }
 
 /// What the rows of a new database are.
@@ -75,7 +77,11 @@ impl CreateOptions {
     }
 
     fn of(rows: NewRows) -> Self {
-        Self { rows, store: None }
+        Self {
+            rows,
+            store: None,
+            words: Some(WordsSettings::default()),
+        }
     }
 
     /// Sets the precision of stored vectors. It cannot be changed later. Default: f32 for vectors, f16 for what an
@@ -83,6 +89,14 @@ impl CreateOptions {
     #[must_use]
     pub fn store(mut self, precision: Precision) -> Self {
         self.store = Some(precision);
+        self
+    }
+
+    /// Sets how texts become terms, by which they can be searched for words too; `None`: not at all. It cannot be changed
+    /// later. Databases of vectors have no words.
+    #[must_use]
+    pub fn words(mut self, settings: impl Into<Option<WordsSettings>>) -> Self {
+        self.words = settings.into();
         self
     }
 

@@ -1,6 +1,6 @@
 //! Snapshots: the model, segments, tail and deletions at one moment.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{Generation, RowId, Seq};
 use crate::kernel::Kernel;
 use crate::model::Model;
@@ -12,6 +12,7 @@ use crate::stored::{Precision, StoredRef};
 use crate::view::part::Part;
 use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
+use crate::words::Vocabulary;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -286,6 +287,28 @@ impl RowView<'_> {
     /// Returns the vector as the user gave it, up to rounding.
     pub fn given(&self) -> Vec<f32> {
         StoredRef::F32(self.vector).given(self.norm)
+    }
+}
+
+impl Snapshot {
+    /// Returns the statistics of all terms of the live rows; `None` where texts are not searched by their words.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a segment has no word index.
+    pub fn term_statistics(&self) -> Result<Option<Vocabulary>> {
+        let Some(words) = self.model.words() else {
+            return Ok(None);
+        };
+        let mut vocabulary = Vocabulary::new(words.id);
+        for part in self.parts() {
+            let index = part.words(words).ok_or_else(|| {
+                Error::invalid(
+                    "a segment has no word index; a rebuild of the active model writes it",
+                )
+            })?;
+            index.count_all(part.live().words(), &mut vocabulary)?;
+        }
+        Ok(Some(vocabulary))
     }
 }
 

@@ -34,10 +34,21 @@ pub use crate::admin::prune::prune_on;
 pub use crate::admin::repair::repair_on;
 pub use crate::threads::turns::take_turns;
 
+use crate::disk::files::Disk;
 use crate::error::Result;
 use crate::ids::LogId;
 use crate::version::VersionRecord;
+use crate::words::{self, Indexed, Scorer, SegmentWords, Settings, Terms, Tokenizer};
 use std::path::Path;
+
+/// Searches a words file for a query, with default settings. Returns how many rows were found.
+pub fn words(path: &Path, query: &str) -> Result<usize> {
+    let words = SegmentWords::open(&Disk { no_mmap: true }, path)?;
+    let terms = Terms::of(&Tokenizer::new(Settings::default()), query);
+    let scorer = Scorer::new(&words.count(&terms, None)?);
+    let found = words::best([(&words as &dyn Indexed, None)], &terms, &scorer, 10)?;
+    Ok(found.len())
+}
 
 /// Parses a version record, as both witnesses hold it. Returns `true` if the bytes are a valid
 /// record.

@@ -9,7 +9,7 @@ pub use lines::lines;
 
 use crate::header_sum;
 use mopqdb::testing::disk::Disk;
-use mopqdb::testing::segment::{CodesFile, Deletions, RowsFile, VecsFile};
+use mopqdb::testing::segment::{CodesFile, Deletions, RowsFile, VecsFile, WordsFile};
 use mopqdb::{Bundle, CreateOptions, Database, Metric, Options, Row};
 use mopqdb_formats::vectors::{VectorFormat, VectorReader};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Rows, vecs and codes files: everything in them is asked for.
+/// Rows, vecs, codes and words files: everything in them is asked for.
 pub fn segment(bytes: &[u8]) {
     let dir = Scratch::dir();
     let path = dir.file("0000000001.rows", bytes);
@@ -99,6 +99,16 @@ pub fn segment(bytes: &[u8]) {
         let _ = codes.blocks(0..codes.row_count().div_ceil(64));
         let _ = codes.verify();
     }
+    // Under a name that is none of ours: another kind's name would be refused before anything is read.
+    let path = dir.file("words", bytes);
+    if let Ok(words) = WordsFile::open(&disk, &path) {
+        for name in words.names() {
+            let range = words.packed(name).expect("it is in the list");
+            let _ = words.bytes(range);
+        }
+        let _ = words.verify();
+    }
+    let _ = mopqdb::testing::words(&path, "what is it");
 }
 
 /// A version record: as it is, and as a body under a header whose checksums are right.

@@ -3,7 +3,7 @@ use crate::out::Out;
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
-use mopqdb::{CreateOptions, Metric, Precision};
+use mopqdb::{CreateOptions, Language, Metric, Precision, WordsSettings};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -37,6 +37,12 @@ pub struct Create {
     /// for texts
     #[arg(long, value_name = "PRECISION", value_parser = precision)]
     store: Option<Precision>,
+    /// Do not index the words of texts: they take disk and time, and `--search words` needs them
+    #[arg(long, conflicts_with = "language")]
+    no_words: bool,
+    /// Language of the texts, whose word ends are cut off: english (the default), german, ..., or none
+    #[arg(long, value_name = "LANG", value_parser = language)]
+    language: Option<Language>,
 }
 
 /// A precision by its name.
@@ -47,6 +53,18 @@ fn precision(name: &str) -> Result<Precision, String> {
             "it is one of {}",
             Precision::ALL.map(Precision::name).join(", ")
         )
+    })
+}
+
+/// A language by its name.
+fn language(name: &str) -> Result<Language, String> {
+    let named = (Language::ALL.iter()).find(|language| language.name() == name);
+    named.copied().ok_or_else(|| {
+        let names: Vec<&str> = Language::ALL
+            .iter()
+            .map(|language| language.name())
+            .collect();
+        format!("it is one of {}", names.join(", "))
     })
 }
 
@@ -77,6 +95,12 @@ impl Create {
         }
         if let Some(store) = self.store {
             options = options.store(store);
+        }
+        if self.no_words {
+            options = options.words(None);
+        }
+        if let Some(language) = self.language {
+            options = options.words(WordsSettings::default().language(language));
         }
         let database = super::create(&self.db, &options, settings)?;
         let model = database.model();

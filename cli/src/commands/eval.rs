@@ -26,8 +26,8 @@ use std::path::PathBuf;
 /// search by the encoder's full-precision vectors, the reconstruction loss (also relative to the spread of the rows),
 /// and how evenly codewords are used.
 ///
-/// Rows are searched as by `mopqdb query`. `--search` takes one or several of `auto`, `codes` and `exact`; there is one
-/// line per model and search mode. Each k is measured with the candidates that a query for k hits takes.
+/// Rows are searched as by `mopqdb query`. `--search` takes one or several of `auto`, `codes`, `exact` and `words`; there
+/// is one line per model and search mode. Each k is measured with the candidates that a query for k hits takes.
 ///
 /// Any two models can be compared: `--model 3f2a --model exact`. `all` is the active model, then every other that has
 /// codes, then `exact`, which searches rows by their stored vectors. In a pipe the first line names the columns.
@@ -38,7 +38,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   mopqdb eval my.db --pairs test.tsv
-  mopqdb eval my.db --pairs test.tsv --search codes,auto,exact
+  mopqdb eval my.db --pairs test.tsv --search codes,auto,exact,words
   mopqdb eval my.db --pairs test.tsv --model all --html report.html
   mopqdb eval my.db --pairs test.tsv --model 3f2a --model exact --html report.html
   mopqdb eval my.db --pairs test.tsv --exclude-self --groups keys_group.txt
@@ -64,7 +64,7 @@ pub struct Eval {
     /// others are compared with the first
     #[arg(long, value_name = "ID|exact|all")]
     model: Vec<String>,
-    /// How rows are searched: `auto`, `codes`, `exact`, or several of them; default: auto
+    /// How rows are searched: `auto`, `codes`, `exact`, `words`, or several of them; default: auto
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = super::query::search)]
     search: Vec<Search>,
     /// Candidates of `--search auto`, for every k; default: those of a query for k hits
@@ -179,7 +179,7 @@ impl Eval {
             (true, None) => (vec![Search::Auto], vec![Search::Auto]),
             (true, Some(_)) => (
                 vec![Search::Auto],
-                vec![Search::Codes, Search::Auto, Search::Exact],
+                vec![Search::Codes, Search::Words, Search::Auto, Search::Exact],
             ),
         }
     }

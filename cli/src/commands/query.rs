@@ -5,7 +5,7 @@ use crate::rows::Lines;
 use crate::settings::Settings;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use mopqdb::{Explanation, Filter, Hit, QueryOptions, Reader, Search, Snapshot, Stage};
+use mopqdb::{Explanation, Filter, Fusion, Hit, QueryOptions, Reader, Search, Snapshot, Stage};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::BufReader;
@@ -14,14 +14,15 @@ use std::sync::mpsc;
 
 /// Find the rows nearest to a text or a vector
 ///
-/// `--search auto` finds candidates by their codes and orders them by their stored vectors. `codes` skips the second
-/// step, `exact` compares the query with every stored vector. Without codes, `auto` is `exact`.
+/// `--search auto` finds candidates by their codes and by their words, and orders them by their stored vectors plus the
+/// weighted score of their words. `codes` takes the codes alone, `words` the words alone (BM25), `exact` compares the query
+/// with every stored vector. Without codes and words, `auto` is `exact`.
 ///
 /// Prints one hit per line: rank, score, key, text. In a pipe, fields are tab-separated and complete; tabs, line ends
 /// and backslashes in them are written \t, \n, \r and \\. Ranks start at 1 for each query (--json includes the query).
 /// On a terminal, control characters and bidirectional controls are shown as �. Larger scores are better: the cosine,
 /// the inner product, or the negative squared distance for l2. With `--search codes` the score is estimated from the
-/// code.
+/// code; with words, it has their part too.
 ///
 /// Words are joined by spaces. Words that begin with a dash must follow `--`, except negative numbers.
 #[derive(Debug, Args)]
@@ -33,6 +34,7 @@ Examples:
   mopqdb query my.db --vectors q.npy -k 100
   mopqdb query my.db bird navigation --offset 10     # the next ten
   mopqdb query my.db bird navigation --explain       # what each stage did
+  mopqdb query my.db \"E0382\" --search words        # the words alone
   mopqdb query my.db \"taxes\" --prefix 2024/          # only among keys that begin so
   some-program | mopqdb query my.db --stdin --json   # one answer per line, as the lines come")]
 pub struct Query {
@@ -54,13 +56,16 @@ pub struct Query {
     /// Number of hits
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
     k: u32,
-    /// Search mode: `auto`, `codes` or `exact`
+    /// Search mode: `auto`, `codes`, `exact` or `words`
     #[arg(long, value_name = "HOW", default_value_t = Search::Auto, value_parser = search, hide_default_value = true)]
     search: Search,
     /// Candidates of `auto`; more candidates raise recall and time. At least the number of hits, including --offset;
     /// default: ten per hit, at least 400
     #[arg(long, value_name = "C")]
     candidates: Option<usize>,
+    /// How `auto` makes one order of vectors and words: `weighted`, or `rrf` for reciprocal ranks; default: weighted
+    #[arg(long, value_name = "HOW", default_value = "weighted", value_parser = fusion, hide_default_value = true)]
+    fusion: Fusion,
     /// Skip the first N hits
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     offset: usize,
@@ -70,7 +75,8 @@ pub struct Query {
     /// Skip hits with a similarity (metric of the stored vectors) below S
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     min_similarity: Option<f32>,
-    /// Print what each stage of the query did: rows, bytes and microseconds. On stderr, or within --json
+    /// Print what each stage of the query did (rows, bytes and microseconds, on stderr or within --json), and for each hit
+    /// what found it (codes, vectors, words or both) and the score of its words
     #[arg(long)]
     explain: bool,
     /// Search only these keys, one per line, as `keys` prints them
@@ -90,6 +96,7 @@ impl Query {
         check_candidates(self.search, self.candidates)?;
         let mut options = QueryOptions::top(self.k as usize)
             .search(self.search)
+            .fusion(self.fusion)
             .offset(self.offset);
         options.candidates = self.candidates;
         options.min_score = self.min_score;
@@ -303,7 +310,10 @@ impl Asker {
                 self.out.line("no rows")?;
             }
         }
-        let mut table = Table::new(&[">", ">", "", ""]);
+        let mut table = match self.explain {
+            true => Table::new(&[">", ">", "", ">", "", ""]),
+            false => Table::new(&[">", ">", "", ""]),
+        };
         let on_terminal = self.out.is_terminal();
         for (rank, hit) in hits.into_iter().enumerate() {
             let score = if on_terminal {
@@ -311,12 +321,16 @@ impl Asker {
             } else {
                 hit.score.to_string()
             };
-            table.row(vec![
-                (rank + 1).to_string(),
-                score,
-                hit.key,
-                hit.text.unwrap_or_default(),
-            ]);
+            let mut columns = vec![(rank + 1).to_string(), score];
+            if self.explain {
+                columns.push(hit.found_by.name().into());
+                columns.push(
+                    hit.words
+                        .map_or(String::new(), |words| format!("{words:.3}")),
+                );
+            }
+            columns.extend([hit.key, hit.text.unwrap_or_default()]);
+            table.row(columns);
         }
         self.out.table(&table)
     }
@@ -324,6 +338,10 @@ impl Asker {
 
 fn object(hit: Hit) -> Value {
     let mut object = json!({"key": hit.key, "score": hit.score, "similarity": hit.similarity});
+    if let Some(words) = hit.words {
+        object["words"] = Value::from(words);
+        object["found_by"] = Value::from(hit.found_by.name());
+    }
     if let Some(text) = hit.text {
         object["text"] = Value::from(text);
     }
@@ -356,6 +374,15 @@ pub(super) fn check_codes(search: Search, snapshot: &Snapshot, db: &Path) -> Res
         );
     }
     Ok(())
+}
+
+/// Returns a way to fuse two orders by its name.
+fn fusion(name: &str) -> Result<Fusion, String> {
+    match name {
+        "weighted" => Ok(Fusion::Weighted),
+        "rrf" => Ok(Fusion::ReciprocalRank),
+        _ => Err("it is one of weighted, rrf".into()),
+    }
 }
 
 /// Returns a way of searching by its name.

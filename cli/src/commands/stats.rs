@@ -93,6 +93,7 @@ fn on_disk(stats: &Stats) -> impl Iterator<Item = (&'static str, String)> {
     let kinds = [
         ("disk: keys, and texts or vectors as inserted", bytes.rows),
         ("disk: vectors made by encoders", bytes.vecs),
+        ("disk: index of words", bytes.words),
         ("disk: codes of all models", bytes.codes),
         ("disk: lists of deleted rows", bytes.deletions),
         ("disk: log", bytes.logs),

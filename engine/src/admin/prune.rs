@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::ids::ModelId;
 use crate::segment::{Component, FileName, ShortId};
 use crate::version::manifest;
+use crate::words::Choice;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,9 @@ pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Res
         |id: &ModelId| record.model == Some(*id) || exact == *id || options.keep.contains(id);
     let mut pruned = Pruned::default();
     let mut needed = HashSet::from([(Component::Vecs, ShortId::of(&record.encoder.0))]);
+    if let Some(Choice::On(settings)) = record.words {
+        needed.insert((Component::Words, ShortId::of(&settings.id().0)));
+    }
     for name in disk
         .list(&layout.models())
         .map_err(Error::io("listing", layout.models()))?

@@ -49,6 +49,8 @@ pub struct Bytes {
     pub rows: u64,
     /// Vectors made by encoders.
     pub vecs: u64,
+    /// Word indexes of the texts.
+    pub words: u64,
     /// Codes of all models.
     pub codes: u64,
     /// Deletion files.
@@ -64,7 +66,14 @@ pub struct Bytes {
 impl Bytes {
     /// Returns the sum.
     pub fn total(&self) -> u64 {
-        self.rows + self.vecs + self.codes + self.deletions + self.logs + self.models + self.other
+        self.rows
+            + self.vecs
+            + self.words
+            + self.codes
+            + self.deletions
+            + self.logs
+            + self.models
+            + self.other
     }
 
     /// The bytes of one kind of file of segments.
@@ -72,6 +81,7 @@ impl Bytes {
         match component {
             Component::Rows => &mut self.rows,
             Component::Vecs => &mut self.vecs,
+            Component::Words => &mut self.words,
             Component::Codes => &mut self.codes,
             Component::Deletions => &mut self.deletions,
         }

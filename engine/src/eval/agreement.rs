@@ -1,7 +1,6 @@
 //! Agreement with exact search: a measure that needs no right answers.
 
 use super::numbers::Numbers;
-use super::ranks::TOGETHER;
 use super::{Evaluator, Steps};
 use crate::error::Result;
 use crate::query::filter::Masks;
@@ -11,15 +10,9 @@ use crate::scan::Found;
 
 /// For each question, the share of exact search's first k rows that are among the first k of [`Search::Auto`].
 pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps) -> Result<Vec<f64>> {
-    let Evaluator {
-        searched,
-        questions,
-        options,
-    } = evaluator;
-    let answers = &questions.answers;
-    let excluded = answers.iter().map(|answers| answers.excluded.len()).max();
+    let (searched, options) = (&evaluator.searched, &evaluator.options);
     // Rows that are left out may stand before the others.
-    let depth = k + excluded.unwrap_or(0);
+    let depth = k + evaluator.most_excluded();
     let mut auto = QueryOptions::top(depth);
     if let Some(candidates) = options.candidates {
         auto = auto.candidates(candidates.max(depth));
@@ -27,13 +20,11 @@ pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps) -> Resu
     let auto = Plan::of(&auto, searched)?;
     let exact = Plan::of(&QueryOptions::top(depth).search(Search::Exact), searched)?;
     let numbers = Numbers::of(&searched.parts, 0);
-    let mut shares = Vec::with_capacity(answers.len());
-    for (vectors, answers) in
-        (questions.vectors.chunks(TOGETHER * searched.dim)).zip(answers.chunks(TOGETHER))
-    {
+    let mut shares = Vec::with_capacity(evaluator.questions.len());
+    for (asked, answers) in evaluator.asked(auto) {
         let best = |plan: Plan| -> Result<Vec<Vec<u32>>> {
-            let found = plan.candidates(searched, vectors, &Masks::none())?;
-            let ranked = plan.rank(searched, vectors, &found)?;
+            let found = plan.candidates(searched, asked, &Masks::none())?;
+            let ranked = plan.rank(searched, asked, &found)?;
             let best = answers.iter().zip(ranked).map(|(answers, (ranked, _))| {
                 let rows = ranked.iter().map(|row| {
                     numbers.number(&Found {

@@ -194,6 +194,8 @@ fn in_space<T>(
         parts: vec![Held::values(keys, dim)],
         quantizer: None,
         scorer: None,
+        words: None,
+        statistics: None,
         serving: None,
         metric: inner(coded.quantizer.metric()),
         dim,

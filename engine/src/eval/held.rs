@@ -13,6 +13,7 @@ use crate::snapshot::Snapshot;
 use crate::stored::{Stored, StoredRef};
 use crate::view::part::Part;
 use crate::view::searchable::Searchable;
+use crate::words::{Indexed, Words};
 use std::ops::Range;
 
 /// Texts encoded at once.
@@ -113,6 +114,20 @@ impl Searchable for Held<'_> {
         }
     }
 
+    fn words(&self, words: &Words) -> Option<&dyn Indexed> {
+        match &self.rows {
+            Rows::Part(part) | Rows::Encoded(part, _) => (*part).words(words),
+            Rows::Values(_) => None,
+        }
+    }
+
+    fn has_words(&self) -> bool {
+        match &self.rows {
+            Rows::Part(part) | Rows::Encoded(part, _) => (*part).has_words(),
+            Rows::Values(_) => false,
+        }
+    }
+
     fn seq(&self, row: RowId) -> Result<Seq> {
         match &self.rows {
             Rows::Part(part) | Rows::Encoded(part, _) => part.seq(row),
@@ -166,6 +181,8 @@ pub(super) fn under<'a>(
         parts: snapshot.parts().map(held).collect::<Result<_>>()?,
         quantizer: model.quantizer(),
         scorer: model.scorer(),
+        words: active.words().map(|words| &**words),
+        statistics: model.statistics(),
         serving: match model.model_id() == snapshot.model().model_id() {
             true => snapshot.serving,
             false => model.serving(),

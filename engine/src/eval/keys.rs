@@ -93,6 +93,8 @@ impl<'a> Keys<'a> {
             parts: vec![keys.quantized(self.quantizer, scanner, &steps)?],
             quantizer: Some(self.quantizer),
             scorer: None,
+            words: None,
+            statistics: None,
             serving: None,
             metric: self.quantizer.metric(),
             dim: width,

@@ -33,11 +33,14 @@ pub use tune::{Tried, Tuned, tune};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::model::Model;
+use crate::query::plan::Plan;
 use crate::query::searched::Searched;
+use crate::query::vectors::AskedRef;
 use crate::row::Search;
 use crate::snapshot::Snapshot;
 use crate::view::searchable::Searchable;
 use crate::watch::Watch;
+use crate::words::Terms;
 use coded::Coded;
 use held::Held;
 use numbers::Numbers;
@@ -132,6 +135,8 @@ pub struct CodePlaces {
 pub struct Evaluator<'a> {
     searched: Searched<'a, Held<'a>>,
     questions: VectorQuestions,
+    /// The terms of each question; empty where rows have no words.
+    terms: Vec<Terms>,
     options: EvalOptions,
 }
 
@@ -147,6 +152,7 @@ impl<'a> Evaluator<'a> {
         Ok(Self {
             searched: held::under(snapshot, model, options.memory_limit, &steps)?,
             questions: questions.under(model)?,
+            terms: questions.terms(snapshot.model().words().map(|words| &**words)),
             options,
         })
     }
@@ -156,9 +162,42 @@ impl<'a> Evaluator<'a> {
         self.searched.quantizer.is_some()
     }
 
-    /// Whether [`Search::Auto`] scores candidates again.
-    fn rescores(&self) -> bool {
-        self.has_codes() || self.searched.has_map()
+    /// Returns `true` if every row has words, by which rows can be searched.
+    pub fn has_words(&self) -> bool {
+        self.searched.has_words()
+    }
+
+    /// The most rows that a question leaves out.
+    fn most_excluded(&self) -> usize {
+        let excluded = self
+            .questions
+            .answers
+            .iter()
+            .map(|answers| answers.excluded.len());
+        excluded.max().unwrap_or(0)
+    }
+
+    /// Some questions at a time, as a plan needs them, with their answers.
+    fn asked(&self, plan: Plan) -> impl Iterator<Item = (AskedRef<'_>, &[Answers])> {
+        let (dim, all) = (self.searched.dim, self.questions.len());
+        let asked = move |first: usize| {
+            let some = first..(first + ranks::TOGETHER).min(all);
+            let asked = AskedRef {
+                vectors: &self.questions.vectors[some.start * dim..some.end * dim],
+                terms: match self.terms.is_empty() || !plan.needs_words() {
+                    true => &[],
+                    false => &self.terms[some.clone()],
+                },
+            };
+            (asked, &self.questions.answers[some])
+        };
+        (0..all).step_by(ranks::TOGETHER).map(asked)
+    }
+
+    /// Returns `true` if [`Search::Auto`] differs from [`Search::Exact`]: it takes candidates, and scores them.
+    pub fn rescores(&self) -> bool {
+        let words = self.searched.has_words() && self.searched.weight_of_words() > 0.0;
+        self.has_codes() || self.searched.has_map() || words
     }
 
     /// Ranks the rows for each question in one of the ways in which a query can.
@@ -178,6 +217,7 @@ impl<'a> Evaluator<'a> {
                 };
                 self.in_full(search, &pool, &steps)
             }
+            Search::Words => ranks::by_words(self, &numbers, &steps),
             Search::Auto if self.rescores() => ranks::rescored(self, &passes, &numbers, &steps),
             Search::Auto | Search::Exact => {
                 let pool = ByVectors {

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::row::Value;
 use crate::snapshot::Snapshot;
+use crate::words::{Terms, Words};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// A query and its right answers, as the user gives them.
@@ -195,6 +196,18 @@ impl Questions {
             }
         }
         Ok(questions)
+    }
+
+    /// The terms of each question: none of a vector. Empty where rows have no words.
+    pub(super) fn terms(&self, words: Option<&Words>) -> Vec<Terms> {
+        let Some(words) = words else {
+            return Vec::new();
+        };
+        let terms = self.all.iter().map(|question| match &question.query {
+            Value::Text(text) => Terms::of(&words.tokenizer, text),
+            Value::Vector(_) => Terms::none(),
+        });
+        terms.collect()
     }
 
     /// Returns the queries as vectors of a model, with their answers.

@@ -123,7 +123,9 @@ pub(super) fn rescored(
             0 => evaluator.options.samples,
             _ => 0,
         };
-        let (places, samples) = pass(evaluator, depth.candidates, samples, numbers, steps)?;
+        let count = depth.candidates + evaluator.most_excluded();
+        let options = QueryOptions::top(count).candidates(count);
+        let (places, samples) = pass(evaluator, &options, samples, numbers, steps)?;
         ranks.passes.push(Pass {
             up_to: depth.cut,
             candidates: Some(depth.candidates),
@@ -136,31 +138,34 @@ pub(super) fn rescored(
     Ok(ranks)
 }
 
-/// Answers all questions with this many candidates. All candidates are ranked, so that those that tie are counted. A
-/// question that leaves rows out takes as many candidates more.
+/// Ranks the rows that words find.
+pub(super) fn by_words(
+    evaluator: &Evaluator<'_>,
+    numbers: &Numbers,
+    steps: &Steps,
+) -> Result<Ranks> {
+    let depth = evaluator.options.depth() + evaluator.most_excluded();
+    let options = QueryOptions::top(depth).search(Search::Words);
+    let samples = evaluator.options.samples;
+    let (places, samples) = pass(evaluator, &options, samples, numbers, steps)?;
+    Ok(Ranks::of_one(Search::Words, places, samples))
+}
+
+/// Answers all questions as a query with these options. All of its hits are ranked, so that those that tie are counted.
 fn pass(
     evaluator: &Evaluator<'_>,
-    candidates: usize,
+    options: &QueryOptions,
     samples: usize,
     numbers: &Numbers,
     steps: &Steps,
 ) -> Result<(Places, Samples)> {
-    let Evaluator {
-        searched,
-        questions,
-        ..
-    } = evaluator;
-    let answers = &questions.answers;
-    let excluded = answers.iter().map(|answers| answers.excluded.len()).max();
-    let depth = candidates + excluded.unwrap_or(0);
-    let plan = Plan::of(&QueryOptions::top(depth).candidates(depth), searched)?;
-    let mut places = Vec::with_capacity(answers.len());
+    let searched = &evaluator.searched;
+    let plan = Plan::of(options, searched)?;
+    let mut places = Vec::with_capacity(evaluator.questions.len());
     let mut kept = Vec::new();
-    for (vectors, answers) in
-        (questions.vectors.chunks(TOGETHER * searched.dim)).zip(answers.chunks(TOGETHER))
-    {
-        let found = plan.candidates(searched, vectors, &Masks::none())?;
-        for (answers, (ranked, _)) in answers.iter().zip(plan.rank(searched, vectors, &found)?) {
+    for (asked, answers) in evaluator.asked(plan) {
+        let found = plan.candidates(searched, asked, &Masks::none())?;
+        for (answers, (ranked, _)) in answers.iter().zip(plan.rank(searched, asked, &found)?) {
             let hits: Vec<(f32, u32)> = (ranked.iter())
                 .map(|row| {
                     let found = Found {

@@ -17,10 +17,18 @@ pub enum Kind {
     Codes,
     /// The dead rows of a segment.
     Deletions,
+    /// The word index of the texts of a segment.
+    Words,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Rows, Self::Vecs, Self::Codes, Self::Deletions];
+    const ALL: [Self; 5] = [
+        Self::Rows,
+        Self::Vecs,
+        Self::Codes,
+        Self::Deletions,
+        Self::Words,
+    ];
 
     /// Returns the letters in the header.
     pub fn letters(self) -> [u8; 4] {
@@ -29,6 +37,7 @@ impl Kind {
             Self::Vecs => *b"VECS",
             Self::Codes => *b"CODE",
             Self::Deletions => *b"DELS",
+            Self::Words => *b"WORD",
         }
     }
 }
@@ -73,10 +82,14 @@ pub enum Section {
     Scales = 14,
     /// The length that each row had before it was normalised.
     Norms = 15,
+    /// The files of a word index, one after the other.
+    Index = 20,
+    /// Their names and lengths.
+    IndexFiles = 21,
 }
 
 impl Section {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 17] = [
         Self::Meta,
         Self::Seqs,
         Self::Keys,
@@ -92,12 +105,14 @@ impl Section {
         Self::PageSums,
         Self::Scales,
         Self::Norms,
+        Self::Index,
+        Self::IndexFiles,
     ];
 
     /// The first version of the format that has it.
     fn since(self) -> u32 {
         match self {
-            Self::PageSums | Self::Scales | Self::Norms => 2,
+            Self::PageSums | Self::Scales | Self::Norms | Self::Index | Self::IndexFiles => 2,
             _ => 1,
         }
     }
@@ -120,6 +135,8 @@ impl Section {
             Self::PageSums => "PAGE_SUMS",
             Self::Scales => "SCALES",
             Self::Norms => "NORMS",
+            Self::Index => "INDEX",
+            Self::IndexFiles => "INDEX_FILES",
         }
     }
 }

@@ -84,6 +84,11 @@ content_id! {
     ModelId
 }
 
+content_id! {
+    /// How texts become terms: settings, and the versions of tokenizer and index. Counts of terms are valid under one id only.
+    WordsId
+}
+
 impl ModelId {
     /// Returns the id of the model that every database has without training: this encoder and no
     /// quantizer.

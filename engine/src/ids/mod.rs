@@ -3,7 +3,7 @@
 pub(crate) mod content;
 mod database;
 
-pub use content::{CodesId, EncoderId, ModelId};
+pub use content::{CodesId, EncoderId, ModelId, WordsId};
 pub use database::DatabaseId;
 
 use serde::{Deserialize, Serialize};

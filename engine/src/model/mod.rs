@@ -20,6 +20,7 @@ use crate::row::Serving;
 use crate::row::{Given, Row, RowsKind};
 use crate::stored::{Precision, Stored};
 use crate::threads;
+use crate::words::{Choice, Vocabulary, Words};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A model: an encoder (text to vector) and a quantizer (vector to code), either optional.
@@ -29,6 +30,9 @@ pub struct Model {
     metric: Metric,
     dim: usize,
     precision: Precision,
+    /// Whether its database's texts are searched by their words; `None`: nobody has decided.
+    words_choice: Option<Choice>,
+    words: Option<Arc<Words>>,
     bundle: Option<Bundle>,
     quantizer: Option<Quantizer>,
     /// Loaded when first used: opening a database, and queries by vector, need no encoder.
@@ -46,6 +50,8 @@ impl Model {
             metric,
             dim,
             precision: RowsKind::Vector.precision(),
+            words_choice: None,
+            words: None,
             bundle: None,
             quantizer: None,
             encoder: OnceLock::new(),
@@ -74,6 +80,8 @@ impl Model {
         Ok(Self {
             id: Some(bundle.model_id()),
             precision: kind.precision(),
+            words_choice: None,
+            words: None,
             encoder_id: bundle.encoder_id(),
             metric: bundle.metric(),
             dim,
@@ -114,6 +122,46 @@ impl Model {
         Self { precision, ..self }
     }
 
+    /// Sets whether the texts of its database are searched by their words. Vectors never are.
+    #[must_use]
+    pub(crate) fn with_words(self, choice: Option<Choice>) -> Self {
+        let choice = choice.filter(|_| self.kind() == RowsKind::Text);
+        let words = match choice {
+            Some(Choice::On(settings)) => Some(Arc::new(Words::new(settings))),
+            Some(Choice::Off) | None => None,
+        };
+        if let (Some(words), Some(bundle)) = (&words, &self.bundle)
+            && bundle.statistics().is_some_and(|own| own.words != words.id)
+        {
+            tracing::warn!(
+                "the term statistics of model {} are of other words than this database's, and are not used",
+                bundle.model_id().short()
+            );
+        }
+        Self {
+            words_choice: choice,
+            words,
+            ..self
+        }
+    }
+
+    /// Returns whether the texts of its database are searched by their words; `None`: nobody has decided.
+    pub(crate) fn words_choice(&self) -> Option<Choice> {
+        self.words_choice
+    }
+
+    /// Returns the term statistics that it was trained with, if the database's texts become the same terms.
+    pub(crate) fn statistics(&self) -> Option<&Vocabulary> {
+        let statistics = self.bundle.as_ref()?.statistics()?;
+        let words = self.words.as_ref()?;
+        (statistics.words == words.id).then_some(statistics)
+    }
+
+    /// Returns how texts become terms, where they do.
+    pub(crate) fn words(&self) -> Option<&Arc<Words>> {
+        self.words.as_ref()
+    }
+
     /// Returns how the vectors of its database are rounded.
     pub fn precision(&self) -> Precision {
         self.precision
@@ -148,7 +196,9 @@ impl Model {
     /// Returns `true` if rows have the same vectors and codes under both models, so that no file has to be written to
     /// switch from one to the other.
     pub(crate) fn shares_files_with(&self, other: &Self) -> bool {
-        self.encoder_id == other.encoder_id && self.codes_id() == other.codes_id()
+        self.encoder_id == other.encoder_id
+            && self.codes_id() == other.codes_id()
+            && self.words_choice == other.words_choice
     }
 
     /// Takes over the other's encoder, if it is the same one and was loaded.

@@ -168,7 +168,10 @@ pub(crate) fn open(
             wanted: id.to_string(),
         }),
     };
-    Ok(model?.stored_as(active.precision()).with_encoder_of(active))
+    Ok(model?
+        .stored_as(active.precision())
+        .with_words(active.words_choice())
+        .with_encoder_of(active))
 }
 
 /// The same for a rebuild, after which a record names the model: `exact` gets its bundle now if it has none yet.

@@ -6,11 +6,76 @@ use crate::error::Result;
 use crate::scan::{BlockSource, Found, VectorSource};
 use crate::stored::StoredRef;
 use crate::view::searchable::Searchable;
+use crate::words::{self, Indexed, Scorer, Terms};
 use std::ops::Range;
 
 /// The candidates of one query, best first: [`Found::source`] is the part. Among them are its `depth` best rows, and
 /// all that tie with the last of these.
-pub(crate) type Candidates = Vec<Found>;
+pub(crate) type Listed = Vec<Found>;
+
+/// The candidates of one query.
+#[derive(Default)]
+pub(crate) struct Candidates {
+    /// By codes or by stored vectors.
+    pub(crate) listed: Listed,
+    /// By words, where these are searched and the query has some.
+    pub(crate) words: Option<ByWords>,
+}
+
+/// The candidates of one query by words, and what scores any row for them.
+pub(crate) struct ByWords {
+    pub(crate) listed: Listed,
+    pub(crate) scorer: Scorer,
+}
+
+impl Candidates {
+    pub(crate) fn len(&self) -> usize {
+        let words = self.words.as_ref().map_or(0, |words| words.listed.len());
+        self.listed.len() + words
+    }
+}
+
+/// Returns the candidates by words for each query. The statistics are those of the model, or else of all live rows, whatever
+/// the masks.
+///
+/// Requires: every part has a word index.
+pub(crate) fn by_words<P: Searchable>(
+    searched: &Searched<'_, P>,
+    queries: &[Terms],
+    masks: &Masks,
+    depth: usize,
+) -> Result<Vec<Option<ByWords>>> {
+    let words = searched
+        .words
+        .expect("asked for words only where there are");
+    let index = |part| P::words(part, words).expect("every part has a word index");
+    let parts: Vec<&dyn Indexed> = searched.parts.iter().map(index).collect();
+    let rows: usize = searched.parts.iter().map(P::len).sum();
+    // Few rows have a term of a query; how few is known only afterwards.
+    let cycles = rows as f64;
+    searched.scanner.each(queries, cycles, |terms| {
+        if terms.is_empty() {
+            return Ok(None);
+        }
+        let counts = match searched.statistics {
+            Some(statistics) => statistics.counts(terms),
+            None => {
+                let mut counts = words::Counts::none(terms);
+                for (part, rows) in parts.iter().zip(&searched.parts) {
+                    counts += &part.count(terms, rows.live())?;
+                }
+                counts
+            }
+        };
+        let scorer = Scorer::new(&counts);
+        let masked = parts.iter().enumerate().map(|(at, part)| {
+            let live = searched.parts[at].live();
+            (*part, masks.of(at, live))
+        });
+        let listed = words::best(masked, terms, &scorer, depth)?;
+        Ok(Some(ByWords { listed, scorer }))
+    })
+}
 
 /// Returns the candidates by codes for each query, of which (queries, dim) are the vectors.
 ///
@@ -20,7 +85,7 @@ pub(crate) fn by_codes<P: Searchable>(
     vectors: &[f32],
     masks: &Masks,
     depth: usize,
-) -> Result<Vec<Candidates>> {
+) -> Result<Vec<Listed>> {
     let quantizer = searched.quantizer.expect("rows have codes");
     let scanner = searched.scanner;
     let queries: Vec<_> = vectors.chunks_exact(searched.dim).collect();
@@ -39,7 +104,7 @@ pub(crate) fn by_vectors<P: Searchable>(
     vectors: &[f32],
     masks: &Masks,
     depth: usize,
-) -> Result<Vec<Candidates>> {
+) -> Result<Vec<Listed>> {
     let parts = scanned(searched, masks);
     if parts.is_empty() {
         return Ok(vec![Vec::new(); searched.queries(vectors)]);

@@ -34,6 +34,8 @@ pub(super) fn take<'r>(
             key: snapshot.key(row.place)?.to_owned(),
             score: row.score,
             similarity: row.similarity,
+            words: row.words,
+            found_by: row.found_by,
             text: snapshot.text(row.place)?,
             seq: row.seq,
         })

@@ -12,11 +12,12 @@ mod hits;
 pub(crate) mod plan;
 pub(crate) mod score;
 pub(crate) mod searched;
-mod vectors;
+pub(crate) mod vectors;
 
 use crate::error::Result;
 use crate::row::{Hit, Query, QueryOptions};
 use crate::snapshot::Snapshot;
+use candidates::Candidates;
 use explain::{Counts, Explanation, Trace};
 use plan::Plan;
 
@@ -56,21 +57,29 @@ impl Snapshot {
         let plan = Plan::of(options, &searched)?;
         let mut trace = Trace::start();
 
-        let vectors = vectors::of(&self.model, queries)?;
+        let asked = vectors::of(&self.model, queries, plan)?;
+        let asked = asked.as_ref();
         trace.stage("vectors", Counts::rows(queries.len()));
 
         let masks = filter::masks(self, options.filter.as_ref())?;
         let passed = masks.count().unwrap_or_else(|| self.rows());
         trace.stage("filter", Counts::rows(passed));
 
-        let found = plan.candidates(&searched, &vectors, &masks)?;
+        let mut found = plan.listed(&searched, asked, &masks)?;
+        let listed = found.iter().map(Candidates::len).sum::<usize>();
         let counts = Counts {
             bytes: plan.scanned(&searched)?,
-            ..Counts::rows(found.iter().map(Vec::len).sum::<usize>())
+            ..Counts::rows(listed)
         };
         trace.stage("candidates", counts);
 
-        let ranked = plan.rank(&searched, &vectors, &found)?;
+        if plan.needs_words() {
+            plan.add_words(&searched, asked, &masks, &mut found)?;
+            let all = found.iter().map(Candidates::len).sum::<usize>();
+            trace.stage("words", Counts::rows(all - listed));
+        }
+
+        let ranked = plan.rank(&searched, asked, &found)?;
         trace.stage("score", ranked.iter().map(|(_, counts)| *counts).sum());
 
         let cycles = options.k as f64 * hits::CYCLES;

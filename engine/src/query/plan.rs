@@ -3,31 +3,35 @@
 use super::candidates::{self, Candidates};
 use super::explain::{Counts, Explanation, Trace};
 use super::filter::Masks;
-use super::score::{self, Ranked};
+use super::score::{self, Ranked, Rescored};
 use super::searched::Searched;
+use super::vectors::AskedRef;
 use crate::error::{Error, Result};
-use crate::row::{QueryOptions, Search};
+use crate::row::{FoundBy, Fusion, QueryOptions, Search};
 use crate::view::searchable::Searchable;
 
 /// Roughly the CPU cycles that it takes to score a candidate by its stored vector.
 const RESCORE_CYCLES: f64 = 400.0;
 
 /// What the options mean for the rows that are searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Plan {
     way: Way,
     /// Rows that are ranked.
     depth: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Codes,
     Exact,
-    /// So many candidates, ordered by the model's score.
+    Words,
+    /// So many candidates of each source, ordered by the model's score.
     Auto {
         source: Source,
         candidates: usize,
+        /// How words count, where they do.
+        words: Option<Blend>,
     },
 }
 
@@ -38,6 +42,14 @@ enum Source {
     Vectors,
 }
 
+/// How the words of a row become part of its score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Blend {
+    /// They are added, with this weight.
+    Weighted(f32),
+    ReciprocalRank,
+}
+
 impl Plan {
     /// Requires: the options were checked.
     pub(crate) fn of<P: Searchable>(
@@ -46,6 +58,7 @@ impl Plan {
     ) -> Result<Self> {
         let depth = options.depth();
         let has_codes = searched.quantizer.is_some();
+        let words = blend(options, searched)?;
         let way = match options.search {
             Search::Codes if !has_codes => {
                 return Err(Error::invalid(
@@ -53,38 +66,99 @@ impl Plan {
                 ));
             }
             Search::Codes => Way::Codes,
-            Search::Auto if has_codes || searched.has_map() => Way::Auto {
+            Search::Words => {
+                expect_words(searched)?;
+                Way::Words
+            }
+            Search::Auto if has_codes || searched.has_map() || words.is_some() => Way::Auto {
                 source: match has_codes {
                     true => Source::Codes,
                     false => Source::Vectors,
                 },
                 candidates: options.wanted_candidates(searched.serving),
+                words,
             },
             Search::Auto | Search::Exact => Way::Exact,
         };
         Ok(Self { way, depth })
     }
 
-    /// Returns the candidates for each query, of which (queries, dim) are the vectors.
+    /// Returns `true` if queries are compared as vectors.
+    pub(crate) fn needs_vectors(self) -> bool {
+        self.way != Way::Words
+    }
+
+    /// Returns `true` if queries are searched by their words.
+    pub(crate) fn needs_words(self) -> bool {
+        matches!(self.way, Way::Words | Way::Auto { words: Some(_), .. })
+    }
+
+    /// Returns the candidates for each query by codes or by stored vectors.
+    pub(crate) fn listed<P: Searchable>(
+        self,
+        searched: &Searched<'_, P>,
+        asked: AskedRef<'_>,
+        masks: &Masks,
+    ) -> Result<Vec<Candidates>> {
+        let listed = match self.source() {
+            None => return Ok(asked.terms.iter().map(|_| Candidates::default()).collect()),
+            Some((Source::Codes, depth)) => {
+                candidates::by_codes(searched, asked.vectors, masks, depth)?
+            }
+            Some((Source::Vectors, depth)) => {
+                candidates::by_vectors(searched, asked.vectors, masks, depth)?
+            }
+        };
+        let listed = listed.into_iter().map(|listed| Candidates {
+            listed,
+            words: None,
+        });
+        Ok(listed.collect())
+    }
+
+    /// Adds the candidates by words, where these are searched.
+    pub(crate) fn add_words<P: Searchable>(
+        self,
+        searched: &Searched<'_, P>,
+        asked: AskedRef<'_>,
+        masks: &Masks,
+        found: &mut [Candidates],
+    ) -> Result<()> {
+        let depth = match self.way {
+            Way::Words => self.depth,
+            Way::Auto { candidates, .. } => candidates,
+            Way::Codes | Way::Exact => return Ok(()),
+        };
+        if self.needs_words() && !asked.terms.is_empty() {
+            let by_words = candidates::by_words(searched, asked.terms, masks, depth)?;
+            for (found, words) in found.iter_mut().zip(by_words) {
+                found.words = words;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns all candidates of each query.
     pub(crate) fn candidates<P: Searchable>(
         self,
         searched: &Searched<'_, P>,
-        vectors: &[f32],
+        asked: AskedRef<'_>,
         masks: &Masks,
     ) -> Result<Vec<Candidates>> {
-        let (source, depth) = self.source();
-        match source {
-            Source::Codes => candidates::by_codes(searched, vectors, masks, depth),
-            Source::Vectors => candidates::by_vectors(searched, vectors, masks, depth),
-        }
+        let mut found = self.listed(searched, asked, masks)?;
+        self.add_words(searched, asked, masks, &mut found)?;
+        Ok(found)
     }
 
-    /// What finds candidates, and how many.
-    fn source(self) -> (Source, usize) {
+    /// What finds candidates that are not found by words, and how many.
+    fn source(self) -> Option<(Source, usize)> {
         match self.way {
-            Way::Codes => (Source::Codes, self.depth),
-            Way::Exact => (Source::Vectors, self.depth),
-            Way::Auto { source, candidates } => (source, candidates),
+            Way::Codes => Some((Source::Codes, self.depth)),
+            Way::Exact => Some((Source::Vectors, self.depth)),
+            Way::Auto {
+                source, candidates, ..
+            } => Some((source, candidates)),
+            Way::Words => None,
         }
     }
 
@@ -92,37 +166,61 @@ impl Plan {
     pub(crate) fn rank<P: Searchable>(
         self,
         searched: &Searched<'_, P>,
-        vectors: &[f32],
+        asked: AskedRef<'_>,
         found: &[Candidates],
     ) -> Result<Vec<(Vec<Ranked>, Counts)>> {
-        let queries: Vec<_> = vectors.chunks_exact(searched.dim).zip(found).collect();
         let scanner = searched.scanner;
-        match self.way {
-            Way::Codes | Way::Exact => {
-                let cycles = self.depth as f64 * 20.0;
-                scanner.each(&queries, cycles, |(_, found)| {
-                    let mut ranked = score::rank(searched, found, self.depth)?;
-                    if self.way == Way::Exact {
-                        // What orders the rows is the metric itself.
-                        (ranked.iter_mut()).for_each(|row| row.similarity = Some(row.score));
-                    }
-                    let counts = Counts::rows(ranked.len());
-                    Ok((ranked, counts))
-                })
-            }
-            Way::Auto { candidates, .. } => {
-                let cycles = candidates as f64 * RESCORE_CYCLES;
-                scanner.each(&queries, cycles, |(query, found)| {
-                    score::rescore(searched, query, found, candidates, self.depth)
-                })
-            }
+        let (found_by, candidates, blend) = match self.way {
+            Way::Auto {
+                source,
+                candidates,
+                words,
+            } => (source.found_by(), candidates, words),
+            Way::Codes => (FoundBy::Codes, 0, None),
+            Way::Exact => (FoundBy::Vectors, 0, None),
+            Way::Words => (FoundBy::Words, 0, None),
+        };
+        if let Way::Auto { .. } = self.way {
+            let cycles = candidates as f64 * RESCORE_CYCLES;
+            let numbers: Vec<usize> = (0..found.len()).collect();
+            return scanner.each(&numbers, cycles, |&number| {
+                let query = &asked.vectors[number * searched.dim..][..searched.dim];
+                let rescored = Rescored {
+                    query,
+                    terms: asked.terms.get(number),
+                    candidates,
+                    found_by,
+                    blend,
+                    k: self.depth,
+                };
+                score::rescore(searched, &rescored, &found[number])
+            });
         }
+        let cycles = self.depth as f64 * 20.0;
+        scanner.each(found, cycles, |found| {
+            let listed = match (&found.words, self.way) {
+                (Some(words), Way::Words) => &words.listed,
+                _ => &found.listed,
+            };
+            let mut ranked = score::rank(searched, listed, found_by, self.depth)?;
+            for row in &mut ranked {
+                match self.way {
+                    // What orders the rows is the metric itself, or the words'.
+                    Way::Exact => row.similarity = Some(row.score),
+                    Way::Words => row.words = Some(row.score),
+                    Way::Codes | Way::Auto { .. } => {}
+                }
+            }
+            let counts = Counts::rows(ranked.len());
+            Ok((ranked, counts))
+        })
     }
 
     /// Returns the number of bytes that a scan for candidates reads.
     pub(super) fn scanned<P: Searchable>(self, searched: &Searched<'_, P>) -> Result<u64> {
-        let bytes = match (self.source().0, searched.quantizer) {
-            (Source::Codes, Some(quantizer)) => {
+        let bytes = match (self.source(), searched.quantizer) {
+            (None, _) => 0,
+            (Some((Source::Codes, _)), Some(quantizer)) => {
                 let shape = quantizer.shape();
                 let blocks = searched.parts.iter().map(|part| shape.blocks(part.len()));
                 blocks.sum::<usize>() * shape.block_bytes()
@@ -143,11 +241,64 @@ impl Plan {
             Way::Codes => (Search::Codes, None),
             Way::Auto { candidates, .. } => (Search::Auto, Some(candidates)),
             Way::Exact => (Search::Exact, None),
+            Way::Words => (Search::Words, None),
         };
         Explanation {
             search,
             candidates,
             stages: trace.finish(),
         }
+    }
+}
+
+impl Source {
+    fn found_by(self) -> FoundBy {
+        match self {
+            Self::Codes => FoundBy::Codes,
+            Self::Vectors => FoundBy::Vectors,
+        }
+    }
+}
+
+/// How words count in the answer; `None`: they do not.
+fn blend<P: Searchable>(
+    options: &QueryOptions,
+    searched: &Searched<'_, P>,
+) -> Result<Option<Blend>> {
+    if options.search != Search::Auto {
+        return Ok(None);
+    }
+    let blend = match options.fusion {
+        Fusion::Weighted => Blend::Weighted(searched.weight_of_words()),
+        Fusion::ReciprocalRank => {
+            expect_words(searched)?;
+            Blend::ReciprocalRank
+        }
+    };
+    let Some(words) = searched.words.filter(|_| blend != Blend::Weighted(0.0)) else {
+        return Ok(None);
+    };
+    match searched.has_words() {
+        true => Ok(Some(blend)),
+        false => {
+            words.tell_missing();
+            Ok(None)
+        }
+    }
+}
+
+/// Refuses a search by words where rows have none.
+fn expect_words<P: Searchable>(searched: &Searched<'_, P>) -> Result<()> {
+    if searched.words.is_none() {
+        return Err(Error::invalid(
+            "this database has no words to search by: it holds vectors, was created without words, or is older than they are; \
+             a rebuild of the active model adds them to texts",
+        ));
+    }
+    match searched.has_words() {
+        true => Ok(()),
+        false => Err(Error::invalid(
+            "some segments have no word index, or one of another version; a rebuild of the active model writes it",
+        )),
     }
 }

@@ -11,6 +11,7 @@ use crate::scan::{Gathered, Scanner};
 use crate::snapshot::Snapshot;
 use crate::view::part::Part;
 use crate::view::searchable::Searchable;
+use crate::words::{Vocabulary, Words};
 
 /// Rows in parts, and what their codes and vectors mean.
 pub(crate) struct Searched<'a, P> {
@@ -19,6 +20,10 @@ pub(crate) struct Searched<'a, P> {
     pub(crate) quantizer: Option<&'a Quantizer>,
     /// How candidates are scored; `None`: by the metric.
     pub(crate) scorer: Option<&'a Scorer>,
+    /// How texts become terms, where they are searched by words.
+    pub(crate) words: Option<&'a Words>,
+    /// Term statistics of the model, if they are of these words.
+    pub(crate) statistics: Option<&'a Vocabulary>,
     /// Settings of queries that were measured for the model.
     pub(crate) serving: Option<Serving>,
     /// How stored vectors are compared.
@@ -35,6 +40,8 @@ impl Snapshot {
             parts: self.parts().collect(),
             quantizer: self.model.quantizer(),
             scorer: self.model.scorer(),
+            words: self.model.words().map(|words| &**words),
+            statistics: self.model.statistics(),
             serving: self.serving,
             metric: self.model.metric(),
             dim: self.model.dim(),
@@ -47,6 +54,22 @@ impl<P: Searchable> Searched<'_, P> {
     /// Returns `true` if a query map is part of the score.
     pub(crate) fn has_map(&self) -> bool {
         self.scorer.is_some_and(|scorer| scorer.map().is_some())
+    }
+
+    /// Returns `true` if every part has a word index.
+    pub(crate) fn has_words(&self) -> bool {
+        self.words.is_some() && self.parts.iter().all(P::has_words)
+    }
+
+    /// Returns the weight of words in the score.
+    pub(crate) fn weight_of_words(&self) -> f32 {
+        /// Measured on several sets of texts; see the design of the search.
+        const UNTRAINED: f32 = 0.008;
+        match (self.scorer.and_then(Scorer::weight), self.metric) {
+            (Some(weight), _) => weight,
+            (None, Metric::Cosine) => UNTRAINED,
+            (None, Metric::Ip | Metric::L2) => 0.0,
+        }
     }
 
     /// Returns the number of queries in (queries, dim).

@@ -1,12 +1,13 @@
 //! Committing a prepared rebuild, in the process that holds the lock.
 
-use super::RebuildOptions;
 use super::encode::encode_segment;
 use super::ready::Ready;
+use super::{RebuildOptions, completed, has_files};
 use crate::disk::files::relocate;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::registry;
+use crate::row::RowsKind;
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
 use crate::view::segment::{Sealed, SegmentView};
@@ -25,7 +26,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
         return Ok(false);
     }
     let active = Arc::clone(&store.current().model);
-    if ready.base != active.id() || active.model_id() == ready.model {
+    if ready.base != active.id() || (active.model_id() == ready.model && is_complete(store)) {
         Ready::withdraw(&*store.files, &store.layout)?;
         return Ok(false);
     }
@@ -51,6 +52,14 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
     }
 }
 
+/// Whether the active model's files are all there, and words are decided.
+fn is_complete(store: &Store) -> bool {
+    let snapshot = store.current();
+    let model = snapshot.model();
+    let is_old = model.kind() == RowsKind::Text && model.words_choice().is_none();
+    !is_old && has_files(&snapshot, model)
+}
+
 fn commit(store: &Store, ready: &Ready, compacting: &Compacting<'_>) -> Result<()> {
     let target = registry::open_to_serve(
         &store.files,
@@ -59,8 +68,8 @@ fn commit(store: &Store, ready: &Ready, compacting: &Compacting<'_>) -> Result<(
         ready.model,
         store.options.threads,
     )?;
-    let target = Arc::new(target);
-    if target.shares_files_with(store.current().model()) {
+    let target = Arc::new(completed(target, store.current().model()));
+    if has_files(&store.current(), &target) {
         return switch_scorer(store, compacting, &target);
     }
     let staging = Ready::staging(&store.layout, ready.model);

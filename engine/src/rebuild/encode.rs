@@ -6,10 +6,11 @@ use crate::error::{Error, Result};
 use crate::ids::RowId;
 use crate::model::Model;
 use crate::row::RowsKind;
-use crate::segment::{CodesFile, VecsFile, VecsMeta, VecsWriter};
+use crate::segment::{CodesFile, FileName, ShortId, VecsFile, VecsMeta, VecsWriter};
 use crate::stored::Stored;
 use crate::threads;
 use crate::view::segment::{SegmentView, check_codes, codes_path, vecs_path};
+use crate::words::{SegmentWords, WordsWriter};
 use crate::write::CodesSink;
 use std::ops::Range;
 use std::path::Path;
@@ -24,6 +25,8 @@ pub(crate) struct Encoded {
     pub(crate) rows: u64,
     pub(crate) reused: u64,
     pub(crate) texts: u64,
+    /// Texts whose words were indexed.
+    pub(crate) indexed: u64,
 }
 
 /// Writes what is missing of a segment's files under `target` into `out`, looking in `homes` for those that are there.
@@ -50,6 +53,10 @@ pub(crate) fn encode_segment(
             }
         }),
     };
+    if target.words().is_some() && !has_words(files, homes, view, target)? {
+        index_texts(files, out, view, target, options)?;
+        encoded.indexed = rows as u64;
+    }
     if target.quantizer().is_none() || has_codes(files, homes, view, target)? {
         encoded.reused = rows as u64;
         done(rows as u64);
@@ -162,6 +169,64 @@ fn has_codes(
         }
     }
     Ok(false)
+}
+
+fn has_words(
+    files: &Arc<dyn Files>,
+    homes: &[&Path],
+    view: &SegmentView,
+    target: &Model,
+) -> Result<bool> {
+    let wanted = target
+        .words()
+        .expect("asked for words only where there are");
+    for home in homes {
+        let name = FileName::Words(view.sealed.id, ShortId::of(&wanted.id.0));
+        let words = match SegmentWords::open(&**files, &name.within(home)) {
+            Err(e) if e.is_gone() || matches!(e, Error::Corrupt(_)) => continue,
+            opened => opened?,
+        };
+        let theirs = words.file().expect_rows(&view.sealed.rows).is_ok();
+        if theirs && words.serves(&wanted.id) && words.verify().is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Indexes the words of the live texts of a segment; dead rows get none.
+fn index_texts(
+    files: &Arc<dyn Files>,
+    out: &Path,
+    view: &SegmentView,
+    target: &Model,
+    options: &RebuildOptions,
+) -> Result<()> {
+    let wanted = target
+        .words()
+        .expect("asked for words only where there are");
+    let rows = &view.sealed.rows;
+    let name = FileName::Words(view.sealed.id, ShortId::of(&wanted.id.0));
+    let mut writer = WordsWriter::create(
+        Arc::clone(files),
+        &name.within(out),
+        wanted.settings,
+        view.sealed.id,
+        rows.hash(),
+        rows.row_count() as u32,
+    );
+    let mut pages = view.sealed.read_once(options.memory_limit / 4);
+    let mut cursor = rows.cursor();
+    while let Some(row) = cursor.next()? {
+        let text = row.value.text().filter(|_| view.live.contains(row.row));
+        writer.push(text)?;
+        pages.passed(row.key.len() + row.value.bytes() as usize);
+        if row.row.0.is_multiple_of(4096) {
+            options.check_stop()?;
+        }
+    }
+    writer.finish()?;
+    Ok(())
 }
 
 /// Encodes the live texts of a segment; dead rows get zeros.

@@ -23,9 +23,14 @@ use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use crate::ids::ModelId;
+use crate::model::Model;
 use crate::options::Options;
+use crate::row::RowsKind;
+use crate::snapshot::Snapshot;
 use crate::version::manifest;
+use crate::view::segment::SegmentView;
 use crate::watch::Watch;
+use crate::words::{Choice, Settings as WordsSettings};
 use crate::write::Store;
 use ready::Ready;
 use serde::Serialize;
@@ -86,6 +91,7 @@ impl RebuildOptions {
 
 /// The result of a rebuild.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[non_exhaustive]
 pub struct Rebuilt {
     /// The model that is active now.
     pub model: ModelId,
@@ -95,6 +101,8 @@ pub struct Rebuilt {
     pub reused: u64,
     /// Texts that were encoded again because the encoder changed.
     pub encoded: u64,
+    /// Texts whose words were indexed.
+    pub indexed: u64,
 }
 
 /// Switches a database to another model: prepares, then commits, or sees the writing process commit.
@@ -146,7 +154,10 @@ fn wait_for_commit(
 ) -> Result<()> {
     let deadline = Instant::now() + options.wait;
     loop {
-        if manifest::newest(&Disk::default(), layout.dir())?.model_id() == ready.model {
+        // Where the model stays, only the end of the request tells that its missing files were adopted.
+        let adopts = ready.base == Some(ready.model);
+        let newest = manifest::newest(&Disk::default(), layout.dir())?.model_id();
+        if newest == ready.model && (!adopts || Ready::read(layout)?.is_none()) {
             return Ok(());
         }
         if let Some(why) = Ready::declined(layout)? {
@@ -176,6 +187,28 @@ fn wait_for_commit(
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// The model to rebuild to, with what the database lacks: one of texts that is older than words gets them when its active
+/// model is rebuilt.
+fn completed(target: Model, active: &Model) -> Model {
+    let is_old = active.kind() == RowsKind::Text && active.words_choice().is_none();
+    match is_old && target.model_id() == active.model_id() {
+        true => target.with_words(Some(Choice::On(WordsSettings::default()))),
+        false => target,
+    }
+}
+
+/// Returns `true` if every segment has all files that the model needs.
+fn has_files(snapshot: &Snapshot, target: &Model) -> bool {
+    let has_words = |view: &SegmentView| view.sealed.words.is_some();
+    target.shares_files_with(snapshot.model())
+        && (target.words().is_none() || snapshot.segments.iter().all(has_words))
+}
+
+/// Returns `true` if the snapshot is served by the model, and lacks nothing.
+fn is_served(snapshot: &Snapshot, target: &Model) -> bool {
+    snapshot.model().model_id() == target.model_id() && has_files(snapshot, target)
 }
 
 /// Switches an open database to another model.

@@ -2,7 +2,7 @@
 
 use super::encode::encode_segment;
 use super::ready::Ready;
-use super::{RebuildOptions, Rebuilt};
+use super::{RebuildOptions, Rebuilt, completed, has_files, is_served};
 use crate::disk::files::Files;
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
@@ -40,19 +40,20 @@ pub(super) fn prepare(
         rows: 0,
         reused: 0,
         encoded: 0,
+        indexed: 0,
     };
-    if reader.snapshot().model.model_id() == id {
+    let target = open_target(files, layout, id, &reader, options)?;
+    if is_served(&reader.snapshot(), &target) {
         return Ok((None, rebuilt));
     }
-    let target = open_target(files, layout, id, &reader, options)?;
-    let has_all = target.shares_files_with(reader.snapshot().model());
+    let has_all = has_files(&reader.snapshot(), &target);
     if !has_all {
         seal()?;
     }
     reader.refresh()?;
     // Opening a database commits what an earlier rebuild left ready.
     let base = reader.snapshot().model.id();
-    if reader.snapshot().model.model_id() == id {
+    if is_served(&reader.snapshot(), &target) {
         return Ok((None, rebuilt));
     }
     files
@@ -111,6 +112,7 @@ pub(super) fn prepare(
             rebuilt.rows += encoded.rows;
             rebuilt.reused += encoded.reused;
             rebuilt.encoded += encoded.texts;
+            rebuilt.indexed += encoded.indexed;
         }
         // What was sealed meanwhile; then only the tail is left, which the commit encodes.
         if !news || !reader.refresh()? {
@@ -152,7 +154,7 @@ fn open_target(
             id.short()
         )));
     }
-    Ok(Arc::new(target))
+    Ok(Arc::new(completed(target, &active)))
 }
 
 /// Removes what an interrupted rebuild left unnamed.

@@ -20,6 +20,7 @@ pub use scanner::Scanner;
 pub use source::InMemory;
 pub use source::{BlockSource, VectorSource};
 pub use topk::Found;
+pub(crate) use topk::{TopK, merge};
 
 #[cfg(test)]
 mod tests;

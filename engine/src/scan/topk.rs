@@ -58,7 +58,7 @@ pub(super) fn score(upside_down: u32) -> f32 {
 
 /// Collects what one thread finds for one query. Rows of a source are offered in ascending order.
 #[derive(Debug, Clone)]
-pub(super) struct TopK {
+pub(crate) struct TopK {
     k: usize,
     found: Vec<Ranked>,
     /// When `found` grows to this, it is cut down.
@@ -71,7 +71,7 @@ pub(super) struct TopK {
 }
 
 impl TopK {
-    pub(super) fn new(k: usize) -> Self {
+    pub(crate) fn new(k: usize) -> Self {
         let full = full(k, 0);
         Self {
             k,
@@ -85,7 +85,7 @@ impl TopK {
 
     /// Returns the least score that a row of the current source needs.
     #[inline]
-    pub(super) fn cutoff(&self) -> f32 {
+    pub(crate) fn cutoff(&self) -> f32 {
         self.cutoff
     }
 
@@ -95,7 +95,7 @@ impl TopK {
     }
 
     /// From here on rows are of this source, and k rows somewhere are known to reach `threshold`.
-    pub(super) fn enter(&mut self, source: u32, threshold: f32) {
+    pub(crate) fn enter(&mut self, source: u32, threshold: f32) {
         if threshold > self.threshold {
             self.threshold = threshold;
         } else if source == self.source {
@@ -107,7 +107,7 @@ impl TopK {
 
     /// Takes a row whose score reaches the cutoff.
     #[inline]
-    pub(super) fn push(&mut self, score: f32, row: u32) {
+    pub(crate) fn push(&mut self, score: f32, row: u32) {
         debug_assert!(score >= self.cutoff);
         self.found.push(Ranked::new(score, self.source, row));
         if self.found.len() >= self.full {
@@ -176,7 +176,7 @@ fn keep_best(found: &mut Vec<Ranked>, k: usize) -> Option<f32> {
 
 /// Puts together what several threads found for one query, best first. Holds every row that can be among the
 /// k best, however the caller breaks ties between sources: up to k per source.
-pub(super) fn merge(parts: impl IntoIterator<Item = TopK>, k: usize) -> Vec<Found> {
+pub(crate) fn merge(parts: impl IntoIterator<Item = TopK>, k: usize) -> Vec<Found> {
     let mut parts = parts.into_iter().map(|top| top.found);
     let mut found = parts.next().unwrap_or_default();
     parts.for_each(|part| found.extend(part));

@@ -3,7 +3,7 @@
 //! `backup`, `verify`, `repair`, `prune`, `stats` and `rebuild` iterate over these. A new kind of file is one more
 //! variant here and one in [`FileName`].
 
-use super::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile};
+use super::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile, WordsFile};
 use crate::disk::files::Storage;
 use crate::error::{Error, Result};
 use crate::format::Kind;
@@ -19,6 +19,8 @@ pub(crate) enum Component {
     Vecs,
     /// The codes under one quantizer.
     Codes,
+    /// The word index of the texts.
+    Words,
     /// Which rows are dead, as of a version.
     Deletions,
 }
@@ -36,7 +38,7 @@ impl Component {
     /// did: they are removed only for a reason that can be seen on disk.
     pub(crate) fn is_derived(self) -> bool {
         match self {
-            Self::Vecs | Self::Codes => true,
+            Self::Vecs | Self::Codes | Self::Words => true,
             Self::Rows | Self::Deletions => false,
         }
     }
@@ -47,6 +49,7 @@ impl Component {
             Self::Rows => Kind::Rows,
             Self::Vecs => Kind::Vecs,
             Self::Codes => Kind::Codes,
+            Self::Words => Kind::Words,
             Self::Deletions => Kind::Deletions,
         }
     }
@@ -60,6 +63,7 @@ impl Component {
             Self::Rows => RowsFile::open(files, path)?.verify(),
             Self::Vecs => VecsFile::open(files, path)?.verify(),
             Self::Codes => CodesFile::open(files, path)?.verify(),
+            Self::Words => WordsFile::open(files, path)?.verify(),
             Self::Deletions => {
                 Deletions::read(files, path)?;
                 Vec::new()
@@ -89,6 +93,14 @@ impl Component {
                     rows: meta.rows,
                 })
             }
+            Self::Words => {
+                let meta = *WordsFile::open(files, path)?.meta();
+                Some(MadeFrom {
+                    segment: meta.segment,
+                    rows_hash: meta.rows_hash,
+                    rows: meta.rows,
+                })
+            }
             Self::Rows | Self::Deletions => None,
         })
     }
@@ -101,6 +113,7 @@ impl FileName {
             Self::Rows(_) => Component::Rows,
             Self::Vecs(..) => Component::Vecs,
             Self::Codes(..) => Component::Codes,
+            Self::Words(..) => Component::Words,
             Self::Deletions(..) => Component::Deletions,
         }
     }
@@ -108,7 +121,7 @@ impl FileName {
     /// Returns what a file that can be computed again was made for: a component under an encoder or a quantizer.
     pub(crate) fn derived(self) -> Option<(Component, ShortId)> {
         match self {
-            Self::Vecs(_, made_for) | Self::Codes(_, made_for) => {
+            Self::Vecs(_, made_for) | Self::Codes(_, made_for) | Self::Words(_, made_for) => {
                 Some((self.component(), made_for))
             }
             Self::Rows(_) | Self::Deletions(..) => None,

@@ -1,5 +1,5 @@
-//! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`] and [`Deletions`], with their
-//! writers.
+//! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`], [`WordsFile`] and [`Deletions`],
+//! with their writers.
 //!
 //! A writer streams into a temporary file; `finish` consumes it, syncs the file and gives it its name. The name is
 //! durable once the caller has synced the directory, which it does once for all files of a commit. A reader checks
@@ -17,6 +17,11 @@ mod record;
 mod rows;
 mod vecs;
 mod vectors;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(dead_code, reason = "segments are not opened with words yet")
+)]
+mod words;
 
 pub use codes::{CodesFile, CodesMeta, CodesWriter};
 pub(crate) use component::{Component, MadeFrom};
@@ -29,11 +34,12 @@ pub use record::SegmentRecord;
 pub use rows::{RowRef, RowsCursor};
 pub use rows::{RowsFile, RowsMeta, RowsSummary, RowsWriter, Salvaged, VectorKind};
 pub use vecs::{VecsFile, VecsMeta, VecsWriter};
+pub use words::{WordsFile, WordsMeta, WordsPacker};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A hash of every byte of a rows file. Files made from it (vecs, codes) store it, so that they are never used with
+/// A hash of every byte of a rows file. Files made from it (vecs, codes, words) store it, so that they are never used with
 /// another rows file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The first 12 hexadecimal digits of the id of a model or an encoder: enough for a name, while the whole id is in
+/// The first 12 hexadecimal digits of the id of a model, an encoder or words settings: enough for a name, while the whole id is in
 /// the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ShortId([u8; 6]);
@@ -47,6 +47,8 @@ pub enum FileName {
     Vecs(SegmentId, ShortId),
     /// `SEGMENT.MODEL.codes`
     Codes(SegmentId, ShortId),
+    /// `SEGMENT.WORDS.words`
+    Words(SegmentId, ShortId),
     /// `SEGMENT.VERSION.dels`
     Deletions(SegmentId, Generation),
 }
@@ -58,6 +60,7 @@ impl FileName {
             Self::Rows(segment)
             | Self::Vecs(segment, _)
             | Self::Codes(segment, _)
+            | Self::Words(segment, _)
             | Self::Deletions(segment, _) => segment,
         }
     }
@@ -80,6 +83,7 @@ impl fmt::Display for FileName {
             Self::Rows(segment) => write!(f, "{segment:010}.rows"),
             Self::Vecs(segment, encoder) => write!(f, "{segment:010}.{encoder}.vecs"),
             Self::Codes(segment, model) => write!(f, "{segment:010}.{model}.codes"),
+            Self::Words(segment, words) => write!(f, "{segment:010}.{words}.words"),
             Self::Deletions(segment, version) => write!(f, "{segment:010}.{version:010}.dels"),
         }
     }
@@ -99,6 +103,7 @@ impl FromStr for FileName {
             ("rows", None) => Self::Rows(segment),
             (encoder, Some("vecs")) => Self::Vecs(segment, encoder.parse()?),
             (model, Some("codes")) => Self::Codes(segment, model.parse()?),
+            (words, Some("words")) => Self::Words(segment, words.parse()?),
             (version, Some("dels")) => Self::Deletions(segment, Generation(number(version)?)),
             _ => return Err(()),
         };
@@ -130,6 +135,10 @@ mod tests {
             (
                 FileName::Codes(SegmentId(1), short),
                 "0000000001.a0a0a0a0a0a0.codes",
+            ),
+            (
+                FileName::Words(SegmentId(1), short),
+                "0000000001.a0a0a0a0a0a0.words",
             ),
             (
                 FileName::Deletions(SegmentId(12), Generation(34)),

@@ -151,7 +151,11 @@ fn read_version(
     record: &VersionRecord,
 ) -> Result<(Seen, Snapshot)> {
     let model = match before {
-        Some(before) if before.model.id() == record.model => Arc::clone(&before.model),
+        Some(before)
+            if (before.model.id(), before.model.words_choice()) == (record.model, record.words) =>
+        {
+            Arc::clone(&before.model)
+        }
         _ => load::model(storage, layout, record, options)?,
     };
     let storage = &**storage;

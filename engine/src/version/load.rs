@@ -44,7 +44,7 @@ pub(crate) fn model(
             Model::open(bundle, options.threads)?.plug(options.encoder.as_ref())?
         }
     };
-    let model = model.stored_as(record.precision());
+    let model = model.stored_as(record.precision()).with_words(record.words);
     let agrees = model.metric() == record.metric
         && model.dim() == record.dim as usize
         && model.encoder_id() == record.encoder

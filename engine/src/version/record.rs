@@ -7,6 +7,7 @@ use crate::row::RowsKind;
 use crate::row::Serving;
 use crate::segment::SegmentRecord;
 use crate::stored::Precision;
+use crate::words::Choice;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64;
@@ -38,6 +39,9 @@ pub(crate) struct VersionRecord {
     /// Which database this is, wherever its files are copied to. Version 1 has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database: Option<DatabaseId>,
+    /// Whether texts are searched by their words, and how they become terms. Version 1 does not have it: nobody decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) words: Option<Choice>,
     /// Settings of queries, by model. Version 1 has none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub serving: BTreeMap<ModelId, Serving>,
@@ -79,6 +83,7 @@ impl VersionRecord {
             dim: model.dim() as u32,
             store: Some(model.precision()),
             database: Some(database),
+            words: model.words_choice(),
             serving: BTreeMap::new(),
             encoder: model.encoder_id(),
             model: model.id(),
@@ -149,7 +154,9 @@ impl VersionRecord {
         let mut record: Self =
             serde_json::from_slice(body).map_err(|e| BadRecord::Damaged(e.to_string()))?;
         let has_all = record.store.is_some() && record.database.is_some();
-        if (version > 1) != has_all || (version == 1 && !record.serving.is_empty()) {
+        if (version > 1) != has_all
+            || (version == 1 && (!record.serving.is_empty() || record.words.is_some()))
+        {
             return Err(damaged("its members are those of another version"));
         }
         if record.serving.values().any(|serving| !serving.is_valid()) {
@@ -166,6 +173,7 @@ impl VersionRecord {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::words::Settings;
 
     pub(crate) fn record(generation: u64) -> VersionRecord {
         VersionRecord {
@@ -176,6 +184,7 @@ pub(crate) mod tests {
             dim: 384,
             store: Some(Precision::I8),
             database: Some(DatabaseId([5; 16])),
+            words: Some(Choice::On(Settings::default())),
             serving: BTreeMap::from([(ModelId([9; 32]), Serving::new(10, 300).unwrap())]),
             encoder: EncoderId([7; 32]),
             model: Some(ModelId([9; 32])),
@@ -202,6 +211,7 @@ pub(crate) mod tests {
             version: 1,
             store: None,
             database: None,
+            words: None,
             serving: BTreeMap::new(),
             ..record(6)
         };

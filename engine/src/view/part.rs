@@ -10,6 +10,7 @@ use crate::row::{Filter, ValueRef};
 use crate::segment::KeyHash;
 use crate::stored::StoredRef;
 use crate::view::live::Live;
+use crate::words::{Indexed, Words};
 use std::ops::Range;
 
 /// Immutable rows, ascending by `Seq`, and which of them live.
@@ -72,6 +73,25 @@ impl<'a> Part<'a> {
         match self {
             Self::Segment(view) => view.sealed.rows.text(row),
             Self::Run(view) => Ok(view.run.text(row).map(|text| text.to_string())),
+        }
+    }
+
+    /// Returns `true` if there is a word index, or one can be made.
+    pub(crate) fn has_words(self) -> bool {
+        match self {
+            Self::Segment(view) => view.sealed.words.is_some(),
+            Self::Run(_) => true,
+        }
+    }
+
+    /// Returns the word index, which a run of the tail makes when it is first asked for; `None` if a segment lacks it.
+    pub(crate) fn words(self, words: &Words) -> Option<&'a dyn Indexed> {
+        match self {
+            Self::Segment(view) => {
+                let words = view.sealed.words.as_ref()?;
+                Some(words)
+            }
+            Self::Run(view) => Some(view.run.words(&words.tokenizer)),
         }
     }
 

@@ -4,6 +4,7 @@ use super::part::Part;
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
 use crate::stored::StoredRef;
+use crate::words::{Indexed, Words};
 use std::ops::Range;
 
 /// Rows with codes and vectors under one model: a [`Part`] of a snapshot, or what an evaluation holds in memory.
@@ -24,6 +25,16 @@ pub(crate) trait Searchable: Sync {
 
     /// Returns the stored vectors of a range of rows, checked.
     fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>>;
+
+    /// Returns the word index, made now if the rows are in memory; `None` if they lack it.
+    fn words(&self, _: &Words) -> Option<&dyn Indexed> {
+        None
+    }
+
+    /// Returns `true` if there is a word index, or one can be made.
+    fn has_words(&self) -> bool {
+        false
+    }
 
     /// Returns the sequence number of a row.
     fn seq(&self, row: RowId) -> Result<Seq>;
@@ -48,6 +59,14 @@ impl Searchable for Part<'_> {
 
     fn vectors(&self, rows: Range<usize>) -> Result<StoredRef<'_>> {
         Part::vectors(*self, rows)
+    }
+
+    fn words(&self, words: &Words) -> Option<&dyn Indexed> {
+        Part::words(*self, words)
+    }
+
+    fn has_words(&self) -> bool {
+        Part::has_words(*self)
     }
 
     fn seq(&self, row: RowId) -> Result<Seq> {

@@ -9,6 +9,7 @@ use crate::segment::SegmentRecord;
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, ShortId, VecsFile};
 use crate::stored::StoredRef;
 use crate::view::live::Live;
+use crate::words::SegmentWords;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(crate) struct Sealed {
     pub vecs: Option<VecsFile>,
     /// The codes, where the model has a quantizer.
     pub codes: Option<CodesFile>,
+    /// The word index, where texts are searched by their words; `None` if it is missing too.
+    pub(crate) words: Option<SegmentWords>,
 }
 
 /// A segment as one snapshot sees it.
@@ -88,6 +91,7 @@ impl Sealed {
         };
         Ok(Self {
             id,
+            words: open_words(files, dir, id, model, &rows)?,
             rows,
             vecs,
             codes,
@@ -185,7 +189,33 @@ pub(crate) fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
     };
     let codes = model.codes_id();
     let codes = codes.map(|codes| FileName::Codes(id, ShortId::of(&codes.0)));
-    [vecs, codes].into_iter().flatten().collect()
+    let words = model.words();
+    let words = words.map(|words| FileName::Words(id, ShortId::of(&words.id.0)));
+    [vecs, codes, words].into_iter().flatten().collect()
+}
+
+/// Opens the word index of a segment, if it has one that can be read. A missing one is no damage: the index of another
+/// version of the search library has another name.
+fn open_words(
+    storage: &dyn Storage,
+    dir: &Path,
+    id: SegmentId,
+    model: &Model,
+    rows: &RowsFile,
+) -> Result<Option<SegmentWords>> {
+    let Some(wanted) = model.words() else {
+        return Ok(None);
+    };
+    let path = FileName::Words(id, ShortId::of(&wanted.id.0)).within(dir);
+    let words = match SegmentWords::open(storage, &path) {
+        Err(e) if e.is_gone() => return Ok(None),
+        opened => opened?,
+    };
+    words.file().expect_rows(rows)?;
+    expect(words.serves(&wanted.id), &path, || {
+        "made with other settings".into()
+    })?;
+    Ok(Some(words))
 }
 
 /// Returns where a segment's vectors under a model's encoder are.

@@ -11,8 +11,9 @@ use crate::row::ValueRef;
 use crate::segment::key_index::{KeyHash, KeyIndex};
 use crate::stored::{Precision, Stored, StoredRef, known};
 use crate::view::live::Live;
+use crate::words::{RunWords, Tokenizer};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The runs of one snapshot.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +50,8 @@ pub(crate) struct Run {
     blocks: Vec<u8>,
     shape: Option<CodeShape>,
     index: KeyIndex,
+    /// Made when a query first needs it.
+    words: OnceLock<RunWords>,
 }
 
 impl Tail {
@@ -166,6 +169,7 @@ impl Run {
             blocks: Vec::new(),
             shape,
             index: KeyIndex::default(),
+            words: OnceLock::new(),
         }
     }
 
@@ -292,6 +296,12 @@ impl Run {
     pub(crate) fn blocks(&self, blocks: Range<usize>) -> &[u8] {
         let bytes = self.shape.map_or(0, |shape| shape.block_bytes());
         &self.blocks[blocks.start * bytes..blocks.end * bytes]
+    }
+
+    /// Returns the word index of the texts, made now if it was not yet.
+    pub(crate) fn words(&self, tokenizer: &Tokenizer) -> &RunWords {
+        let index = || RunWords::of(tokenizer, self.texts.iter().map(|text| &**text));
+        self.words.get_or_init(index)
     }
 
     /// Returns the row with this key, dead or alive.

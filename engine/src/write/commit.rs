@@ -307,6 +307,7 @@ impl Store {
                 Some(database) => database,
                 None => DatabaseId::random()?,
             }),
+            words: model.words_choice(),
             serving,
             encoder: model.encoder_id(),
             model: model.id(),

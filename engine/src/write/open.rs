@@ -20,6 +20,7 @@ use crate::version::catalog::Catalog;
 use crate::version::creation::{self, Creation, Making};
 use crate::version::publish::Versions;
 use crate::version::{VersionRecord, manifest, recover};
+use crate::words::Choice;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -149,6 +150,10 @@ fn new_model(new: &CreateOptions) -> Result<Model> {
             Model::open(bundle, 0)?.plug(Some(encoder))?
         }
     };
+    let model = model.with_words(Some(match new.words {
+        Some(settings) => Choice::On(settings),
+        None => Choice::Off,
+    }));
     Ok(match new.store {
         Some(precision) => model.stored_as(precision),
         None => model,

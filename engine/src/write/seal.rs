@@ -22,6 +22,9 @@ use std::sync::Arc;
 const LARGE_BYTES: u64 = 8 << 20;
 const LARGE_ROWS: u64 = 1 << 16;
 
+/// A tail of texts with words is sealed at this many rows at the latest.
+const WORDS_SEAL_ROWS: usize = 1 << 14;
+
 impl Store {
     /// Triggers a seal if the tail or its logs have reached the limits. If they have grown to twice that, waits, so
     /// that writers never outrun the seals for long.
@@ -57,7 +60,12 @@ impl Store {
             seal_bytes,
             ..
         } = self.options;
-        self.has_grown_to(times * seal_rows as u64, times * seal_bytes)
+        let rows = match self.current().model.words() {
+            // Each process that searches the tail for words indexes it first.
+            Some(_) => seal_rows.min(WORDS_SEAL_ROWS),
+            None => seal_rows,
+        };
+        self.has_grown_to(times * rows as u64, times * seal_bytes)
     }
 
     fn has_grown_to(&self, rows: u64, bytes: u64) -> bool {

@@ -7,11 +7,12 @@ use crate::model::Model;
 use crate::quantizer::{CodeShape, ROWS_PER_BLOCK};
 use crate::row::{RowsKind, ValueRef};
 use crate::segment::{
-    CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter, VecsMeta,
-    VecsWriter, VectorKind,
+    CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter, ShortId,
+    VecsMeta, VecsWriter, VectorKind,
 };
 use crate::stored::StoredRef;
 use crate::view::segment::{codes_path, vecs_path};
+use crate::words::WordsWriter;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,6 +62,19 @@ pub(crate) fn write_segment(
         let mut sink = CodesSink::create(files, dir, new.id, summary.hash, summary.rows, model)?;
         source.each_code(&mut |codes| sink.push(codes))?;
         sink.finish()?;
+    }
+    if let Some(words) = model.words() {
+        let path = FileName::Words(new.id, ShortId::of(&words.id.0)).within(dir);
+        let mut writer = WordsWriter::create(
+            Arc::clone(files),
+            &path,
+            words.settings,
+            new.id,
+            summary.hash,
+            summary.rows,
+        );
+        source.each_row(&mut |_, _, value| writer.push(value.text()))?;
+        writer.finish()?;
     }
     Ok(summary.rows)
 }

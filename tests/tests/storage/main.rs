@@ -11,3 +11,4 @@ mod prefixes;
 mod rebuilding;
 mod scoring;
 mod searching;
+mod wording;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use mopqdb::testing::disk::FileLock;
+use mopqdb::FileLock;
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::{Checkpoint, write_whole};

@@ -70,6 +70,7 @@ fn title(line: &Measured) -> String {
     match (line.ranks.search, &line.model.codes) {
         (_, None) | (Search::Exact, _) => format!("{name}: exact"),
         (Search::Codes, _) => format!("{name}: codes"),
+        (Search::Words, _) => format!("{name}: words"),
         _ => format!("{name}: codes, then stored vectors"),
     }
 }

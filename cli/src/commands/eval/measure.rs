@@ -40,7 +40,7 @@ pub(super) struct Facts {
 impl Measured {
     /// Returns the report on the codes, if they were used.
     pub(super) fn codes(&self) -> Option<&CodeReport> {
-        let searched = self.ranks.search != Search::Exact;
+        let searched = matches!(self.ranks.search, Search::Auto | Search::Codes);
         self.model.codes.as_ref().filter(|_| searched)
     }
 
@@ -132,8 +132,9 @@ impl<'a> Measurer<'a> {
         for &search in searches {
             found.push(match search {
                 Search::Codes if !evaluator.has_codes() => continue,
+                Search::Words if !evaluator.has_words() => continue,
                 Search::Exact => exact.clone(),
-                Search::Auto if !evaluator.has_codes() => {
+                Search::Auto if !evaluator.rescores() => {
                     let mut ranks = Ranks::clone(&exact.0);
                     ranks.search = search;
                     (Rc::new(ranks), exact.1)

@@ -61,6 +61,12 @@ impl Repair<'_> {
                     segment.id, encoded.texts
                 ));
             }
+            if encoded.indexed > 0 {
+                self.done(format!(
+                    "segment {}: the words of {} texts were indexed again",
+                    segment.id, encoded.indexed
+                ));
+            }
             if encoded.rows > 0 {
                 self.done(format!(
                     "segment {}: the codes of {} rows were computed again",
@@ -81,6 +87,7 @@ impl Repair<'_> {
                 rows: RowsFile::open(&*self.disk, &path)?,
                 vecs: None,
                 codes: None,
+                words: None,
             }),
             live: segment.live.clone(),
         })
@@ -196,6 +203,7 @@ impl Repair<'_> {
                 Some(database) => database,
                 None => DatabaseId::random()?,
             }),
+            words: model.words_choice(),
             serving: (base.hint.as_ref())
                 .map_or_else(BTreeMap::new, |record| record.serving.clone()),
             encoder: model.encoder_id(),

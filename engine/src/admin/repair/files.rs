@@ -101,7 +101,7 @@ impl Repair<'_> {
                 FileName::Deletions(..) => Deletions::identify(&*self.disk, &path)
                     .map(|(id, version)| FileName::Deletions(id, version)),
                 // These are computed again if they are not what they should be.
-                FileName::Codes(..) | FileName::Vecs(..) => None,
+                FileName::Codes(..) | FileName::Vecs(..) | FileName::Words(..) => None,
             };
             if let Some(holds) = holds
                 && holds != file

@@ -31,11 +31,13 @@ impl Repair<'_> {
             match record.model {
                 None => {
                     let model = Model::none(record.dim as usize, record.metric);
-                    return Ok(Some(Arc::new(model.stored_as(record.precision()))));
+                    let model = model.stored_as(record.precision()).with_words(record.words);
+                    return Ok(Some(Arc::new(model)));
                 }
                 Some(id) => match self.open_model(id) {
                     Ok(model) => {
-                        return Ok(Some(Arc::new(model.stored_as(record.precision()))));
+                        let model = model.stored_as(record.precision()).with_words(record.words);
+                        return Ok(Some(Arc::new(model)));
                     }
                     Err(e) => self.done(format!("the active model {} is lost: {e}", id.short())),
                 },

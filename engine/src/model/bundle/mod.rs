@@ -6,6 +6,7 @@
 //! tokenizer.json        text to token ids
 //! tensors.safetensors   the quantizer: codebook, head, rotation, keys, bilinear
 //! scorer.safetensors    how candidates are scored: query map, weight of words
+//! words.json            term statistics of the rows that it was trained on
 //! ```
 //!
 //! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or neither
@@ -28,7 +29,7 @@ pub use from_weights::{WRITER_VERSION, bundle_from_weights, make_default_bundle}
 pub use open::Bundle;
 pub use spec::{
     ActivationName, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest, QuantizerSpec,
-    QueryName, SCORER_FILE, SelectionName, TENSORS_FILE,
+    QueryName, SCORER_FILE, STATISTICS_FILE, SelectionName, TENSORS_FILE,
 };
 pub use writer::BundleWriter;
 

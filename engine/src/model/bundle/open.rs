@@ -1,7 +1,8 @@
 //! Opening a bundle: everything but the encoder's own files is checked before it is used; those when first loaded.
 
 use super::spec::{
-    FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SCORER_FILE, TENSORS_FILE,
+    FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SCORER_FILE, STATISTICS_FILE,
+    TENSORS_FILE,
 };
 use super::{scorer, tensors};
 use crate::disk::files::{Disk, Storage};
@@ -16,6 +17,7 @@ use crate::model::encoder::GraphSource;
 use crate::model::encoder::{Encoder, EncoderOptions};
 use crate::model::scorer::Scorer;
 use crate::quantizer::Quantizer;
+use crate::words::Vocabulary;
 use sha2::{Digest as _, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +35,7 @@ struct Opened {
     encoder_id: EncoderId,
     quantizer: Option<Quantizer>,
     scorer: Option<Scorer>,
+    statistics: Option<Vocabulary>,
     /// Loaded when first asked for, then shared.
     encoder: Mutex<Option<Arc<dyn Encoder>>>,
     /// The manifest is not the one in `dir`, but made from it by [`Bundle::without_quantizer`].
@@ -97,6 +100,15 @@ impl Bundle {
             }
             None => None,
         };
+        let statistics = match manifest.file(STATISTICS_FILE) {
+            Some(entry) => {
+                let bytes = read_checked(&*storage, &dir, entry)?;
+                let path = dir.join(STATISTICS_FILE);
+                let read = serde_json::from_slice(&bytes);
+                Some(read.map_err(|e| Error::model_because(format!("{}: {e}", path.display()), e))?)
+            }
+            None => None,
+        };
         Ok(Self(Arc::new(Opened {
             model_id: manifest.model_id(),
             encoder_id: manifest.encoder_id(),
@@ -104,6 +116,7 @@ impl Bundle {
             manifest,
             quantizer,
             scorer,
+            statistics,
             encoder: Mutex::new(None),
             derived: false,
             storage,
@@ -122,6 +135,7 @@ impl Bundle {
             manifest,
             quantizer: None,
             scorer: None,
+            statistics: None,
             encoder: Mutex::new(None),
             derived: true,
         })))
@@ -137,6 +151,7 @@ impl Bundle {
             manifest,
             quantizer: None,
             scorer: None,
+            statistics: None,
             encoder: Mutex::new(None),
             derived: true,
             storage: Arc::clone(&self.0.storage),
@@ -197,6 +212,11 @@ impl Bundle {
     /// Returns the scorer, if one was learned.
     pub fn scorer(&self) -> Option<&Scorer> {
         self.0.scorer.as_ref()
+    }
+
+    /// Returns the term statistics that it was trained with.
+    pub(crate) fn statistics(&self) -> Option<&Vocabulary> {
+        self.0.statistics.as_ref()
     }
 
     /// Returns the encoder, if the bundle has one: loaded on the first call with [`EncoderOptions::default`], then

@@ -28,6 +28,9 @@ pub const TENSORS_FILE: &str = "tensors.safetensors";
 /// The name of the scorer's tensors in a bundle.
 pub const SCORER_FILE: &str = "scorer.safetensors";
 
+/// The name of the term statistics in a bundle.
+pub const STATISTICS_FILE: &str = "words.json";
+
 /// Far larger than any manifest that mopqdb writes.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 16 << 20;
 
@@ -250,7 +253,7 @@ impl Manifest {
 
     /// The same encoder, without the quantizer, the scorer and what was said of them.
     pub(super) fn without_quantizer(&self) -> Self {
-        let learned = [TENSORS_FILE, SCORER_FILE];
+        let learned = [TENSORS_FILE, SCORER_FILE, STATISTICS_FILE];
         let files = self
             .files
             .iter()
@@ -307,13 +310,16 @@ impl Manifest {
             Some(codes) => ModelId(codes.0),
             None => ModelId::exact(self.encoder_id()),
         };
-        match self.file(SCORER_FILE) {
-            None => unscored,
-            Some(scorer) => {
-                let hash = ContentHash::new("mopqdb model 2").field(&unscored.0);
-                ModelId(hash.maybe(Some(&scorer.sha256)).finish())
-            }
+        let (scorer, statistics) = (self.file(SCORER_FILE), self.file(STATISTICS_FILE));
+        if scorer.is_none() && statistics.is_none() {
+            return unscored;
         }
+        let sha256 = |file: Option<&FileEntry>| file.map(|file| file.sha256.clone());
+        let hash = ContentHash::new("mopqdb model 2").field(&unscored.0);
+        let hash = hash
+            .maybe(sha256(scorer).as_deref())
+            .maybe(sha256(statistics).as_deref());
+        ModelId(hash.finish())
     }
 
     /// Returns what codes depend on, by content: the encoder and the quantizer. `None` without a quantizer.
@@ -468,8 +474,10 @@ impl Manifest {
                 return refuse(format!("{TENSORS_FILE} is named for two parts"));
             }
         }
-        if names.contains(SCORER_FILE) && self.version > 1 && !wanted.insert(SCORER_FILE) {
-            return refuse(format!("{SCORER_FILE} is named for two parts"));
+        for learned in [SCORER_FILE, STATISTICS_FILE] {
+            if names.contains(learned) && self.version > 1 && !wanted.insert(learned) {
+                return refuse(format!("{learned} is named for two parts"));
+            }
         }
         if let Some(missing) = wanted.iter().find(|name| !names.contains(**name)) {
             return refuse(format!("{missing} is used but not listed"));

@@ -3,7 +3,8 @@
 
 use super::open::Bundle;
 use super::spec::{
-    FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, SCORER_FILE, TENSORS_FILE, check_name,
+    FileEntry, MANIFEST_FILE, Manifest, QuantizerSpec, SCORER_FILE, STATISTICS_FILE, TENSORS_FILE,
+    check_name,
 };
 use super::{scorer, tensors};
 use crate::disk::files::{self, Disk, Files};
@@ -14,6 +15,7 @@ use crate::model::encoder::EncoderSpec;
 use crate::model::scorer::Scorer;
 use crate::quantizer::Quantizer;
 use crate::row::Serving;
+use crate::words::Vocabulary;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -125,6 +127,16 @@ impl BundleWriter {
     /// How candidates are scored.
     pub fn scorer(mut self, scorer: &Scorer) -> Self {
         self.scorer = Some(scorer.clone());
+        self
+    }
+
+    /// Keeps term statistics, those of a [`Snapshot`](crate::Snapshot::term_statistics), so that the scores of words do not
+    /// change with the rows.
+    pub fn statistics(mut self, statistics: &Vocabulary) -> Self {
+        self.parts.push(Part::Bytes {
+            name: STATISTICS_FILE.into(),
+            bytes: serde_json::to_vec(statistics).expect("plain fields"),
+        });
         self
     }
 

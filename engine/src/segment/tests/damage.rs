@@ -55,6 +55,7 @@ impl Sample {
             Self::new(|dir| write_texts(dir, &[]).0, ask_rows),
             Self::new(|dir| write_vecs(dir, 3, 5), ask_vecs),
             Self::new(|dir| write_codes(dir, 70, 3, 4), ask_codes),
+            Self::new(write_words, ask_words),
             Self::new(|dir| write_deletions(dir, 70).0, ask_deletions),
         ]
     }
@@ -137,6 +138,23 @@ fn ask_vecs(path: &Path) -> Answers {
                 .next()
                 .map_or(Ok(String::new()), Err),
         ],
+    }
+}
+
+fn ask_words(path: &Path) -> Answers {
+    match WordsFile::open(&DISK, path) {
+        Err(error) => vec![Err(error)],
+        Ok(file) => {
+            let packed = |name| file.bytes(file.packed(name).unwrap());
+            let names: Vec<_> = file.names().collect();
+            let bytes = names.iter().map(|name| packed(name));
+            let bytes = bytes.map(|bytes| bytes.map(|bytes| format!("{bytes:?}")));
+            [Ok(format!("{:?} {names:?}", file.meta()))]
+                .into_iter()
+                .chain(bytes)
+                .chain([(file.verify().into_iter().next()).map_or(Ok(String::new()), Err)])
+                .collect()
+        }
     }
 }
 

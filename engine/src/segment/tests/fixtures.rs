@@ -124,6 +124,7 @@ fn read(dir: &Path, norms: bool) {
                 assert_eq!(file.blocks(2..3).unwrap()[..3], [62, 63, 64]);
                 1
             }
+            FileName::Words(..) => unreachable!("the fixtures have no words"),
             FileName::Deletions(..) => {
                 assert_eq!(Deletions::read(&DISK, &path).unwrap().dead(), 50);
                 1

@@ -11,7 +11,7 @@ use crate::disk::files::{Files, Storage};
 use crate::quantizer::CodeShape;
 use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
 use crate::stored::{Precision, StoredRef};
-use crate::{CodesId, Generation, Metric, SegmentId, Seq};
+use crate::{CodesId, Generation, Metric, SegmentId, Seq, WordsId};
 use half::f16;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -117,6 +117,25 @@ fn write_codes(dir: &Path, rows: u32, subspaces: usize, codewords: usize) -> Pat
         writer.push_blocks(&bytes).unwrap();
     }
     writer.finish().unwrap();
+    path
+}
+
+fn write_words(dir: &Path) -> PathBuf {
+    let words = WordsId(std::array::from_fn(|i| i as u8));
+    let path = FileName::Words(SEGMENT, ShortId::of(&words.0)).within(dir);
+    let mut packer = WordsPacker::create(disk(), &path).unwrap();
+    for (name, bytes) in [("a.idx", &[1, 2, 3][..]), ("empty", &[]), ("meta", b"{}")] {
+        packer.begin(name);
+        packer.write(bytes).unwrap();
+    }
+    let meta = WordsMeta {
+        segment: SEGMENT,
+        rows_hash: RowsHash(0x1234_5678_9abc_def0),
+        words,
+        rows: 3,
+        index_version: 7,
+    };
+    packer.finish(&meta).unwrap();
     path
 }
 
