@@ -33,10 +33,12 @@ pub use tune::{Tried, Tuned, tune};
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::model::Model;
+use crate::query::filter::Masks;
 use crate::query::plan::Plan;
 use crate::query::searched::Searched;
 use crate::query::vectors::AskedRef;
 use crate::row::Search;
+use crate::scan::Found;
 use crate::snapshot::Snapshot;
 use crate::view::searchable::Searchable;
 use crate::watch::Watch;
@@ -128,6 +130,17 @@ pub struct CodePlaces {
     pub places: Places,
     /// Codewords that some key uses, per subspace.
     pub used: Vec<usize>,
+}
+
+/// What a candidate of a question is scored by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Feature {
+    /// The metric between the mapped query and the stored vector.
+    pub similarity: f32,
+    /// The BM25 score of its words; 0 where it shares none with the query.
+    pub words: f32,
+    /// Whether it answers the question.
+    pub right: bool,
 }
 
 /// The rows of a snapshot as a model searches them, and the questions as it sees them. The model need not be the active
@@ -228,6 +241,38 @@ impl<'a> Evaluator<'a> {
                 self.in_full(search, &pool, &steps)
             }
         }
+    }
+
+    /// Returns, for each question, its candidates with what they are scored by: so many of each source. For who learns the
+    /// weight of words.
+    pub fn features(&self, candidates: usize) -> Result<Vec<Vec<Feature>>> {
+        let steps = self.steps(1);
+        let searched = &self.searched;
+        let plan = Plan::of_features(searched, candidates);
+        let numbers = Numbers::of(&searched.parts, 0);
+        let mut all = Vec::with_capacity(self.questions.len());
+        for (asked, answers) in self.asked(plan) {
+            let found = plan.candidates(searched, asked, &Masks::none())?;
+            let ranked = plan.rank(searched, asked, &found)?;
+            for (answers, (ranked, _)) in answers.iter().zip(ranked) {
+                let features = ranked.iter().filter_map(|row| {
+                    let number = numbers.number(&Found {
+                        score: row.score,
+                        source: row.place.part as u32,
+                        row: row.place.row.0,
+                    });
+                    let is_wanted = !answers.excluded.contains(&number);
+                    is_wanted.then(|| Feature {
+                        similarity: row.score,
+                        words: row.words.unwrap_or(0.0),
+                        right: answers.right.contains(&number),
+                    })
+                });
+                all.push(features.collect());
+            }
+            steps.add(answers.len() as u64)?;
+        }
+        Ok(all)
     }
 
     /// Returns, for each question, the share of exact search's k best rows that [`Search::Auto`] finds among its k best.

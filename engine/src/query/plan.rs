@@ -83,6 +83,27 @@ impl Plan {
         Ok(Self { way, depth })
     }
 
+    /// Returns the plan of a search whose candidates are looked at, not ranked: so many of each source, words among them
+    /// wherever there are some, with a weight of 0.
+    pub(crate) fn of_features<P: Searchable>(
+        searched: &Searched<'_, P>,
+        candidates: usize,
+    ) -> Self {
+        let source = match searched.quantizer {
+            Some(_) => Source::Codes,
+            None => Source::Vectors,
+        };
+        let words = searched.has_words().then_some(Blend::Weighted(0.0));
+        Self {
+            way: Way::Auto {
+                source,
+                candidates,
+                words,
+            },
+            depth: 2 * candidates,
+        }
+    }
+
     /// Returns `true` if queries are compared as vectors.
     pub(crate) fn needs_vectors(self) -> bool {
         self.way != Way::Words

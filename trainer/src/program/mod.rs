@@ -9,6 +9,7 @@ mod flags;
 mod plot;
 mod progress;
 pub(crate) mod run;
+mod scoring;
 mod unlabelled;
 
 pub use checkpoint::write_whole;
@@ -126,7 +127,30 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
             home.display()
         ))),
         Outcome::Trained(trained) => {
-            let mut done = hand_over(flags, &config, &rows, &trained, joint.as_ref(), &home)?;
+            let learned = match &joint {
+                None => {
+                    progress.note("learning how candidates are scored");
+                    let labelled = match questions.valid.pairs.is_empty() {
+                        true => &VectorQuestions::default(),
+                        false => &validation,
+                    };
+                    let asked = &questions.train;
+                    scoring::learn_map(&rows.corpus, &queries, asked, labelled, config.seed, stop)?
+                }
+                // An encoder that has learned makes other vectors.
+                Some(_) => scoring::Learned::default(),
+            };
+            let valid = joint.is_none().then_some(&questions.valid);
+            let scoring = (learned, valid);
+            let mut done = hand_over(
+                flags,
+                &config,
+                &rows,
+                &trained,
+                joint.as_ref(),
+                scoring,
+                &home,
+            )?;
             done["fingerprint"] = json!(fingerprint);
             conclude(&home, &done)?;
             Ok(Ending::Model(done))
@@ -477,37 +501,69 @@ fn hand_over(
     rows: &Rows,
     trained: &Trained,
     joint: Option<&Joint>,
+    (learned, valid): (scoring::Learned, Option<&Pairs>),
     home: &Path,
 ) -> Result<serde_json::Value> {
     let place: PathBuf = match &flags.out {
         Some(out) => out.clone(),
         None => home.join("bundle"),
     };
-    if flags.out.is_none() && place.exists() {
-        fs::remove_dir_all(&place)
-            .with_context(|| format!("{}: removing what is left", place.display()))?;
+    if flags.out.is_none() {
+        remove(&place)?;
     }
-    let mut writer = BundleWriter::new(&place).metric(rows.corpus.metric);
-    writer = match (joint, &trained.encoder, &rows.bundle) {
-        (Some(joint), Some(weights), _) => {
-            let texts = rows.corpus.texts.as_ref().context("--joint needs texts")?;
-            let samples: Vec<&str> = texts.iter().take(64).map(String::as_str).collect();
-            let (spec, files) = joint.export(weights, &samples)?;
-            writer.encoder(spec, joint.hidden(), files)
-        }
-        (_, _, Some(bundle)) => writer.encoder_from(bundle),
-        _ => writer.vectors(rows.corpus.hidden),
+    let begin = |place: &Path| -> Result<BundleWriter> {
+        let writer = BundleWriter::new(place).metric(rows.corpus.metric);
+        let writer = match (joint, &trained.encoder, &rows.bundle) {
+            (Some(joint), Some(weights), _) => {
+                let texts = rows.corpus.texts.as_ref().context("--joint needs texts")?;
+                let samples: Vec<&str> = texts.iter().take(64).map(String::as_str).collect();
+                let (spec, files) = joint.export(weights, &samples)?;
+                writer.encoder(spec, joint.hidden(), files)
+            }
+            (_, _, Some(bundle)) => writer.encoder_from(bundle),
+            _ => writer.vectors(rows.corpus.hidden),
+        };
+        Ok(writer
+            .method(config.method.name())
+            .quantizer(&trained.quantizer))
     };
+    let hidden = rows.corpus.hidden;
+    // Words are weighed over the candidates of these codes and this map, so these are written first, for that alone.
+    let words = match valid.filter(|valid| rows.has_texts && !valid.queries.is_empty()) {
+        Some(valid) => {
+            let draft = home.join("draft");
+            remove(&draft)?;
+            let mut writer = begin(&draft)?;
+            if let Some(scorer) = scoring::scorer(hidden, learned.map.clone(), None)? {
+                writer = writer.scorer(&scorer);
+            }
+            let words = scoring::learn_weight(&flags.db, &writer.finish()?, valid, config.threads)?;
+            remove(&draft)?;
+            words
+        }
+        None => None,
+    };
+    let mut report = trained.report.clone();
+    report["scorer"] = json!({
+        "map": learned.report,
+        "words": words.as_ref().map(|words| &words.report),
+    });
+    let mut writer = begin(&place)?;
+    let weight = words.as_ref().map(|words| words.weight);
+    if let Some(scorer) = scoring::scorer(hidden, learned.map, weight)? {
+        writer = writer.scorer(&scorer);
+    }
+    if let Some(words) = &words {
+        writer = writer.statistics(&words.statistics);
+    }
     let bundle = writer
-        .method(config.method.name())
-        .quantizer(&trained.quantizer)
         .training(json!({
             "config": config,
             "pairs": flags.pairs.as_ref().map(|path| path.display().to_string()),
             "query_log": flags.query_log.as_ref().map(|path| path.display().to_string()),
             "through_seq": rows.through_seq,
         }))
-        .evaluation(trained.report.clone())
+        .evaluation(report.clone())
         .finish()?;
     let model = bundle.model_id();
     if flags.out.is_none() {
@@ -520,9 +576,19 @@ fn hand_over(
         "run": home.display().to_string(),
         "recall": trained.report.get("recall"),
         "unquantized_recall": trained.report.get("unquantized_recall"),
-        "report": trained.report,
+        "report": report,
     });
     Ok(done)
+}
+
+/// Removes a folder that an earlier try may have left.
+fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            bail!("{}: removing: {error}", dir.display())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Leaves the result in the run's folder; there is nothing to go on from any more.
