@@ -1,0 +1,29 @@
+//! Attributes of rows: typed columns that may be null.
+//!
+//! A [`Schema`] maps names to ids. Rows are gathered in a [`Draft`], which [`bind`](Draft::bind)s them to the schema:
+//! [`LoggedColumns`] are what the log has, and the [`ColumnBatch`] in them is what a run of the tail has.
+#![expect(
+    dead_code,
+    unused_imports,
+    reason = "log, tail, segments and queries take it up next"
+)]
+
+mod batch;
+mod bits;
+mod codec;
+mod data;
+mod schema;
+pub(crate) mod time;
+mod value;
+
+pub(crate) use batch::{ColumnBatch, ColumnSource, Conflict, Draft, LoggedColumns, gather};
+pub(crate) use bits::push as push_bit;
+pub(crate) use codec::{decode_column, encode_column};
+pub(crate) use data::{
+    BLOCK_ROWS, Codes, ColumnData, ColumnRead, Piece, StringsRef, Zone, first_lossy, float_key,
+    is_valid, items, string, value,
+};
+pub(crate) use schema::{
+    Column, ColumnId, MAX_COLUMN_NAME, MAX_COLUMNS, RESERVED_NAMES, Retyped, Schema, check_name,
+};
+pub(crate) use value::{ColumnType, ColumnValue, ColumnValueRef, MAX_LIST, MAX_STRING};
