@@ -1,4 +1,4 @@
-//! Attributes of rows: typed columns that may be null.
+//! Attributes of rows: typed columns that may be null, and filters on them.
 //!
 //! A [`Schema`] maps names to ids. Rows are gathered in a [`Draft`], which [`bind`](Draft::bind)s them to the schema:
 //! [`LoggedColumns`] are what the log has, and the [`ColumnBatch`] in them is what a run of the tail has.
@@ -12,6 +12,7 @@ mod batch;
 mod bits;
 mod codec;
 mod data;
+mod expr;
 mod schema;
 pub(crate) mod time;
 mod value;
@@ -23,6 +24,7 @@ pub(crate) use data::{
     BLOCK_ROWS, Codes, ColumnData, ColumnRead, Piece, StringsRef, Zone, first_lossy, float_key,
     is_valid, items, string, value,
 };
+pub(crate) use expr::{BoundExpr, Expr, ExprError, MAX_EXPR};
 pub(crate) use schema::{
     Column, ColumnId, MAX_COLUMN_NAME, MAX_COLUMNS, RESERVED_NAMES, Retyped, Schema, check_name,
 };
