@@ -1,9 +1,9 @@
 //! Attributes of rows: typed columns that may be null, and filters on them.
 //!
 //! A [`Schema`] maps names to ids. Rows are gathered in a [`Draft`], which [`bind`](Draft::bind)s them to the schema:
-//! [`LoggedColumns`] are what the log has, and the [`ColumnBatch`] in them is what a run of the tail has. Both it
-//! and the columns file of a segment are a [`ColumnSource`], and [`BoundExpr::mask`] asks nothing else. [`MaskCache`] keeps
-//! what it answered.
+//! [`LoggedColumns`] are what the log has, and the [`ColumnBatch`] in them is what a run of the tail has. A segment has its
+//! values in a columns file. Both are a [`ColumnSource`], and [`BoundExpr::mask`] asks nothing else. [`MaskCache`] keeps
+//! what it answered, [`infer`] makes columns of JSON, CSV and TSV.
 #![expect(
     dead_code,
     unused_imports,
@@ -19,6 +19,7 @@ mod eval;
 #[cfg(test)]
 pub(crate) mod eval_tests;
 mod expr;
+pub(crate) mod infer;
 mod schema;
 pub(crate) mod time;
 mod value;
