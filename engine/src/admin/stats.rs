@@ -53,6 +53,8 @@ pub struct Bytes {
     pub codes: u64,
     /// Deletion files.
     pub deletions: u64,
+    /// Columns of rows.
+    pub columns: u64,
     /// Write-ahead logs.
     pub logs: u64,
     /// Bundles; a file that several of them share counts once.
@@ -64,7 +66,8 @@ pub struct Bytes {
 impl Bytes {
     /// Returns the sum.
     pub fn total(&self) -> u64 {
-        self.rows + self.vecs + self.codes + self.deletions + self.logs + self.models + self.other
+        let of_segments = self.rows + self.vecs + self.codes + self.deletions + self.columns;
+        of_segments + self.logs + self.models + self.other
     }
 
     /// The bytes of one kind of file of segments.
@@ -74,6 +77,7 @@ impl Bytes {
             Component::Vecs => &mut self.vecs,
             Component::Codes => &mut self.codes,
             Component::Deletions => &mut self.deletions,
+            Component::Columns => &mut self.columns,
         }
     }
 }

@@ -17,10 +17,18 @@ pub enum Kind {
     Codes,
     /// The dead rows of a segment.
     Deletions,
+    /// The columns of a segment.
+    Columns,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Rows, Self::Vecs, Self::Codes, Self::Deletions];
+    const ALL: [Self; 5] = [
+        Self::Rows,
+        Self::Vecs,
+        Self::Codes,
+        Self::Deletions,
+        Self::Columns,
+    ];
 
     /// Returns the letters in the header.
     pub fn letters(self) -> [u8; 4] {
@@ -29,6 +37,7 @@ impl Kind {
             Self::Vecs => *b"VECS",
             Self::Codes => *b"CODE",
             Self::Deletions => *b"DELS",
+            Self::Columns => *b"COLS",
         }
     }
 }
@@ -73,10 +82,12 @@ pub enum Section {
     Scales = 14,
     /// The length that each row had before it was normalised.
     Norms = 15,
+    /// The values of columns, one column behind the other.
+    Columns = 16,
 }
 
 impl Section {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Meta,
         Self::Seqs,
         Self::Keys,
@@ -92,12 +103,13 @@ impl Section {
         Self::PageSums,
         Self::Scales,
         Self::Norms,
+        Self::Columns,
     ];
 
     /// The first version of the format that has it.
     fn since(self) -> u32 {
         match self {
-            Self::PageSums | Self::Scales | Self::Norms => 2,
+            Self::PageSums | Self::Scales | Self::Norms | Self::Columns => 2,
             _ => 1,
         }
     }
@@ -120,6 +132,7 @@ impl Section {
             Self::PageSums => "PAGE_SUMS",
             Self::Scales => "SCALES",
             Self::Norms => "NORMS",
+            Self::Columns => "COLUMNS",
         }
     }
 }

@@ -3,6 +3,7 @@
 //! `backup`, `verify`, `repair`, `prune`, `stats` and `rebuild` iterate over these. A new kind of file is one more
 //! variant here and one in [`FileName`].
 
+use super::columns::ColumnsFile;
 use super::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile};
 use crate::disk::files::Storage;
 use crate::error::{Error, Result};
@@ -21,6 +22,8 @@ pub(crate) enum Component {
     Codes,
     /// Which rows are dead, as of a version.
     Deletions,
+    /// What the user gave besides: the columns of the rows.
+    Columns,
 }
 
 /// What a file that is made from a segment's rows says of these.
@@ -37,7 +40,7 @@ impl Component {
     pub(crate) fn is_derived(self) -> bool {
         match self {
             Self::Vecs | Self::Codes => true,
-            Self::Rows | Self::Deletions => false,
+            Self::Rows | Self::Deletions | Self::Columns => false,
         }
     }
 
@@ -48,6 +51,7 @@ impl Component {
             Self::Vecs => Kind::Vecs,
             Self::Codes => Kind::Codes,
             Self::Deletions => Kind::Deletions,
+            Self::Columns => Kind::Columns,
         }
     }
 
@@ -64,6 +68,7 @@ impl Component {
                 Deletions::read(files, path)?;
                 Vec::new()
             }
+            Self::Columns => ColumnsFile::open(files, path)?.verify(),
         })
     }
 
@@ -89,6 +94,14 @@ impl Component {
                     rows: meta.rows,
                 })
             }
+            Self::Columns => {
+                let meta = *ColumnsFile::open(files, path)?.meta();
+                Some(MadeFrom {
+                    segment: meta.segment,
+                    rows_hash: meta.rows_hash,
+                    rows: meta.rows,
+                })
+            }
             Self::Rows | Self::Deletions => None,
         })
     }
@@ -102,6 +115,7 @@ impl FileName {
             Self::Vecs(..) => Component::Vecs,
             Self::Codes(..) => Component::Codes,
             Self::Deletions(..) => Component::Deletions,
+            Self::Columns(_) => Component::Columns,
         }
     }
 
@@ -111,7 +125,7 @@ impl FileName {
             Self::Vecs(_, made_for) | Self::Codes(_, made_for) => {
                 Some((self.component(), made_for))
             }
-            Self::Rows(_) | Self::Deletions(..) => None,
+            Self::Rows(_) | Self::Deletions(..) | Self::Columns(_) => None,
         }
     }
 }

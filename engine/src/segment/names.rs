@@ -49,6 +49,8 @@ pub enum FileName {
     Codes(SegmentId, ShortId),
     /// `SEGMENT.VERSION.dels`
     Deletions(SegmentId, Generation),
+    /// `SEGMENT.cols`
+    Columns(SegmentId),
 }
 
 impl FileName {
@@ -56,6 +58,7 @@ impl FileName {
     pub fn segment(self) -> SegmentId {
         match self {
             Self::Rows(segment)
+            | Self::Columns(segment)
             | Self::Vecs(segment, _)
             | Self::Codes(segment, _)
             | Self::Deletions(segment, _) => segment,
@@ -81,6 +84,7 @@ impl fmt::Display for FileName {
             Self::Vecs(segment, encoder) => write!(f, "{segment:010}.{encoder}.vecs"),
             Self::Codes(segment, model) => write!(f, "{segment:010}.{model}.codes"),
             Self::Deletions(segment, version) => write!(f, "{segment:010}.{version:010}.dels"),
+            Self::Columns(segment) => write!(f, "{segment:010}.cols"),
         }
     }
 }
@@ -97,6 +101,7 @@ impl FromStr for FileName {
         let second = next()?;
         let parsed = match (second, parts.next()) {
             ("rows", None) => Self::Rows(segment),
+            ("cols", None) => Self::Columns(segment),
             (encoder, Some("vecs")) => Self::Vecs(segment, encoder.parse()?),
             (model, Some("codes")) => Self::Codes(segment, model.parse()?),
             (version, Some("dels")) => Self::Deletions(segment, Generation(number(version)?)),
@@ -135,6 +140,7 @@ mod tests {
                 FileName::Deletions(SegmentId(12), Generation(34)),
                 "0000000012.0000000034.dels",
             ),
+            (FileName::Columns(SegmentId(7)), "0000000007.cols"),
         ] {
             assert_eq!(name.to_string(), spelled);
             assert_eq!(spelled.parse(), Ok(name));
@@ -147,6 +153,8 @@ mod tests {
             "",
             ".rows",
             "7.rows",
+            "7.cols",
+            "0000000007.a0a0a0a0a0a0.cols",
             "+000000007.rows",
             "00000000007.rows",
             "0000000007.rows.tmp",
