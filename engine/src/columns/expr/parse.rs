@@ -168,6 +168,7 @@ impl<'a> Source<'a> {
         let tokens = Tokenizer::new(&Filters, self.text).tokenize_with_location();
         let tokens = tokens.map_err(|e| self.wrong(self.at(e.location), lower(&e.message)))?;
         let mut kept: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+        let mut chained = 0;
         for mut token in tokens {
             let at = self.at(token.span.start);
             match &mut token.token {
@@ -200,6 +201,24 @@ impl<'a> Source<'a> {
                     return Err(self.wrong(at - 1, refusal(&token.token)));
                 }
                 other => return Err(self.wrong(at, refusal(other))),
+            }
+            chained = match &token.token {
+                Token::Word(word) => match word.keyword {
+                    Keyword::AND | Keyword::OR => 0,
+                    Keyword::IS | Keyword::IN | Keyword::LIKE | Keyword::BETWEEN => chained + 1,
+                    _ => chained + usize::from(is_has(&token.token)),
+                },
+                Token::Eq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq => {
+                    chained + 1
+                }
+                _ => chained,
+            };
+            // Each nests what stands before it, and the parser drops that by recursion.
+            if chained > MAX_DEPTH {
+                return Err(self.wrong(
+                    at,
+                    "comparisons follow each other; AND or OR joins conditions",
+                ));
             }
             kept.push(token);
         }
@@ -281,9 +300,31 @@ impl<'a> Source<'a> {
         self.wrong(at, what)
     }
 
+    /// The character at which an expression begins, found without recursion: chains of operators nest to the left.
+    fn start(&self, mut expr: &Sql) -> usize {
+        loop {
+            expr = match expr {
+                Sql::BinaryOp { left: of, .. }
+                | Sql::Nested(of)
+                | Sql::UnaryOp { expr: of, .. }
+                | Sql::IsNull(of)
+                | Sql::IsNotNull(of)
+                | Sql::IsTrue(of)
+                | Sql::IsNotTrue(of)
+                | Sql::IsFalse(of)
+                | Sql::IsNotFalse(of)
+                | Sql::IsUnknown(of)
+                | Sql::IsNotUnknown(of)
+                | Sql::InList { expr: of, .. }
+                | Sql::Between { expr: of, .. }
+                | Sql::Like { expr: of, .. } => of,
+                leaf => return self.at(leaf.span().start),
+            }
+        }
+    }
+
     /// The expression without what the parser knows of other statements.
     fn convert(&self, expr: &Sql, depth: usize) -> Result<Ast, ExprError> {
-        let at = || self.at(expr.span().start);
         if depth > MAX_DEPTH {
             return Err(self.wrong(
                 0,
@@ -382,7 +423,7 @@ impl<'a> Source<'a> {
                 },
                 negated: *negated,
             }),
-            _ => Err(self.wrong(at(), "filters do not have this; they have = != < <= > >=, AND, OR, NOT, IN, LIKE, BETWEEN, IS and HAS")),
+            _ => Err(self.wrong(self.start(expr), "filters do not have this; they have = != < <= > >=, AND, OR, NOT, IN, LIKE, BETWEEN, IS and HAS")),
         }
     }
 
@@ -401,7 +442,7 @@ impl<'a> Source<'a> {
                 });
             }
             other => {
-                let at = self.at(left.span().end);
+                let at = self.start(left);
                 return Err(self.wrong(at, format!("filters have no operator {other}")));
             }
         };
@@ -427,7 +468,7 @@ impl<'a> Source<'a> {
             Sql::Identifier(name) => std::slice::from_ref(name),
             Sql::CompoundIdentifier(parts) => parts,
             other => {
-                let at = self.at(other.span().start);
+                let at = self.start(other);
                 return Err(self.wrong(at, "the name of a column is expected here"));
             }
         };
@@ -442,7 +483,7 @@ impl<'a> Source<'a> {
     /// A value.
     fn literal(&self, expr: &Sql) -> Result<Literal, ExprError> {
         let expr = unwrapped(expr);
-        let at = self.at(expr.span().start);
+        let at = self.start(expr);
         let number = |digits: &str, negative| {
             let number = Number::parse(digits, negative).map_err(|why| self.wrong(at, why))?;
             Ok(LiteralValue::Number(number))
@@ -468,7 +509,7 @@ impl<'a> Source<'a> {
                     LiteralValue::Number(number)
                 }
                 other => {
-                    let at = self.at(other.span().start);
+                    let at = self.start(other);
                     return Err(self.wrong(at, "a number is expected after a minus"));
                 }
             },

@@ -337,6 +337,8 @@ fn what_nests_deep_or_is_too_long_is_refused() {
             "year = ".to_owned() + &"(".repeat(9_000),
             "year = 1".to_owned() + &" IS TRUE".repeat(1_240),
             "year = 1".to_owned() + &" = 1".repeat(2_400),
+            "a".to_owned() + &"=1".repeat(4_990),
+            "a".to_owned() + &"=1".repeat(4_990) + "(",
             "year".to_owned() + &" IS NULL".repeat(1_240),
             "year IN (".repeat(1_100),
             "lang LIKE ".repeat(990),
