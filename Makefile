@@ -86,7 +86,7 @@ table: setup ## every system of the paper on real pairs, with intervals (TABLE_D
 .PHONY: torture fuzz asan emulated
 # Seconds for each fuzz target.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS = segment record log deletions bundle vectors lines kernels operations
+FUZZ_TARGETS = segment record log deletions bundle vectors lines kernels filter columns operations
 
 # Every test says on a line how many faults it tried; the summary is those lines.
 torture: ## the long fault tests: 1,000 kills, every power cut, every failed call, every bit; then fuzz

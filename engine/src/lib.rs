@@ -127,6 +127,7 @@ macro_rules! setters {
 }
 
 mod admin;
+mod columns;
 mod database;
 mod disk;
 mod error;

@@ -9,6 +9,7 @@ pub use lines::lines;
 
 use crate::header_sum;
 use mopqdb::testing::disk::Disk;
+use mopqdb::testing::format::{Check, ContainerWriter, Kind, Section};
 use mopqdb::testing::segment::{CodesFile, Deletions, RowsFile, VecsFile, WordsFile};
 use mopqdb::{Bundle, CreateOptions, Database, Metric, Options, Row};
 use mopqdb_formats::vectors::{VectorFormat, VectorReader};
@@ -21,7 +22,7 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Each has a program in `fuzz/` and a folder in `fuzz/corpus/`.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 11] = [
     ("segment", segment),
     ("record", record),
     ("log", log),
@@ -30,6 +31,8 @@ pub const TARGETS: [Target; 9] = [
     ("vectors", vectors),
     ("lines", lines),
     ("kernels", kernels),
+    ("filter", filter),
+    ("columns", columns),
     ("operations", operations),
 ];
 
@@ -162,6 +165,44 @@ pub fn deletions(bytes: &[u8]) {
         assert_eq!(deletions.iter().count(), deletions.dead() as usize);
     }
     let _ = Deletions::verify(&disk, &path);
+}
+
+/// A filter.
+pub fn filter(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        mopqdb::testing::filter(text);
+    }
+}
+
+/// The columns of a batch in the log, after a byte that says how many rows it has; a columns file as it is; and the two
+/// sections of one, in a frame whose checksums are right, after the length of the first in two bytes.
+pub fn columns(bytes: &[u8]) {
+    if let Some((&rows, logged)) = bytes.split_first() {
+        mopqdb::testing::logged_columns(logged, rows.into());
+    }
+    let dir = Scratch::dir();
+    let _ = mopqdb::testing::columns_file(&dir.file("0000000001.cols", bytes));
+    let Some((len, sections)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let len = usize::from(u16::from_le_bytes(*len));
+    if let Some((meta, values)) = sections.split_at_checked(len) {
+        let whole = framed_columns(meta, values);
+        // A name that is none of ours, since META may have any segment.
+        let _ = mopqdb::testing::columns_file(&dir.file("framed", &whole));
+    }
+}
+
+/// A columns file with these sections.
+fn framed_columns(meta: &[u8], values: &[u8]) -> Vec<u8> {
+    let write = || {
+        let mut writer = ContainerWriter::new(Vec::new(), Kind::Columns)?;
+        writer.section(Section::Columns, Check::Pages, values)?;
+        writer.section(Section::Meta, Check::Chunks, meta)?;
+        writer.finish()
+    };
+    let (bytes, _): (Vec<u8>, _) = write().unwrap_or_else(|e: std::io::Error| panic!("{e}"));
+    bytes
 }
 
 /// A bundle: the manifest, a line with nothing but `---`, the tensors.

@@ -153,6 +153,7 @@ fn leaves_use_nothing_but_errors_ids_and_threads() {
         ("disk", &["error", "ids", "threads"][..]),
         ("format", &["error"]),
         ("kernel", &["error", "metric", "threads"]),
+        ("columns", &["error", "format", "ids"]),
     ] {
         let more: Vec<_> = (uses[leaf].iter())
             .filter(|used| !allowed.contains(&used.as_str()))

@@ -65,6 +65,7 @@ fn every_target_survives_its_corpus_and_mutations_of_it() {
 fn write_the_seeds() {
     use mopqdb::bundle::BundleWriter;
     use mopqdb::quantizer::{TrainPq, train_pq};
+    use mopqdb::testing::format::{Container, Kind, Section};
     use mopqdb::{CreateOptions, Database, Metric, Options, Row};
     use mopqdb_formats::vectors::VectorWriter;
     let put = |target: &str, name: &str, bytes: &[u8]| {
@@ -162,6 +163,37 @@ fn write_the_seeds() {
         let name = ["codes", "vectors", "quantizers"][usize::from(kind)];
         put("kernels", name, &[&[kind], &chosen[..]].concat());
     }
+    for (name, text) in [
+        (
+            "all",
+            "int >= -20 AND string IN ('de','en') AND strings HAS 'x' AND string LIKE 'd%' AND bool IS NOT TRUE",
+        ),
+        (
+            "nested",
+            "NOT ((float BETWEEN 1.5 AND 2e3 OR timestamp < '2024-05-01T12:00:00+02:00') IS NULL AND key != 'a')",
+        ),
+        (
+            "escapes",
+            "\"string\" NOT LIKE '50!%''' ESCAPE '!' OR int NOT IN (1, NULL, -9223372036854775808)",
+        ),
+        ("functions", "lower(string) = 'x' -- and more"),
+    ] {
+        put("filter", name, text.as_bytes());
+    }
+    let file = dir.path().join("0000000001.cols");
+    let logged = mopqdb::testing::write_columns_file(&file).unwrap();
+    let bytes = read(&file);
+    put("columns", "0000000001.cols", &bytes);
+    put("columns", "logged", &[&[100], &logged[..]].concat());
+    let container = Container::open(&bytes[..], Kind::Columns).unwrap();
+    let section = |section| {
+        let part = container.touched(section).unwrap();
+        container.whole(&part).unwrap()
+    };
+    let meta = section(Section::Meta);
+    let len = (meta.len() as u16).to_le_bytes();
+    let sections = [&len[..], meta, section(Section::Columns)].concat();
+    put("columns", "sections", &sections);
     let mixed: Vec<u8> = (0..128u32).map(|n| (n * 37 + n / 3) as u8).collect();
     put("operations", "mixed", &mixed);
     put(

@@ -55,6 +55,8 @@ pub struct Bytes {
     pub codes: u64,
     /// Deletion files.
     pub deletions: u64,
+    /// Columns of rows.
+    pub columns: u64,
     /// Write-ahead logs.
     pub logs: u64,
     /// Bundles; a file that several of them share counts once.
@@ -69,6 +71,7 @@ impl Bytes {
         self.rows
             + self.vecs
             + self.words
+            + self.columns
             + self.codes
             + self.deletions
             + self.logs
@@ -84,6 +87,7 @@ impl Bytes {
             Component::Words => &mut self.words,
             Component::Codes => &mut self.codes,
             Component::Deletions => &mut self.deletions,
+            Component::Columns => &mut self.columns,
         }
     }
 }

@@ -17,16 +17,19 @@ pub enum Kind {
     Codes,
     /// The dead rows of a segment.
     Deletions,
+    /// The columns of a segment.
+    Columns,
     /// The word index of the texts of a segment.
     Words,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Rows,
         Self::Vecs,
         Self::Codes,
         Self::Deletions,
+        Self::Columns,
         Self::Words,
     ];
 
@@ -37,6 +40,7 @@ impl Kind {
             Self::Vecs => *b"VECS",
             Self::Codes => *b"CODE",
             Self::Deletions => *b"DELS",
+            Self::Columns => *b"COLS",
             Self::Words => *b"WORD",
         }
     }
@@ -82,6 +86,8 @@ pub enum Section {
     Scales = 14,
     /// The length that each row had before it was normalised.
     Norms = 15,
+    /// The values of columns, one column behind the other.
+    Columns = 16,
     /// The files of a word index, one after the other.
     Index = 20,
     /// Their names and lengths.
@@ -89,7 +95,7 @@ pub enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Meta,
         Self::Seqs,
         Self::Keys,
@@ -105,6 +111,7 @@ impl Section {
         Self::PageSums,
         Self::Scales,
         Self::Norms,
+        Self::Columns,
         Self::Index,
         Self::IndexFiles,
     ];
@@ -112,7 +119,12 @@ impl Section {
     /// The first version of the format that has it.
     fn since(self) -> u32 {
         match self {
-            Self::PageSums | Self::Scales | Self::Norms | Self::Index | Self::IndexFiles => 2,
+            Self::PageSums
+            | Self::Scales
+            | Self::Norms
+            | Self::Columns
+            | Self::Index
+            | Self::IndexFiles => 2,
             _ => 1,
         }
     }
@@ -135,6 +147,7 @@ impl Section {
             Self::PageSums => "PAGE_SUMS",
             Self::Scales => "SCALES",
             Self::Norms => "NORMS",
+            Self::Columns => "COLUMNS",
             Self::Index => "INDEX",
             Self::IndexFiles => "INDEX_FILES",
         }

@@ -3,6 +3,7 @@
 //! `backup`, `verify`, `repair`, `prune`, `stats` and `rebuild` iterate over these. A new kind of file is one more
 //! variant here and one in [`FileName`].
 
+use super::columns::ColumnsFile;
 use super::{CodesFile, Deletions, FileName, RowsFile, RowsHash, ShortId, VecsFile, WordsFile};
 use crate::disk::files::Storage;
 use crate::error::{Error, Result};
@@ -23,6 +24,8 @@ pub(crate) enum Component {
     Words,
     /// Which rows are dead, as of a version.
     Deletions,
+    /// What the user gave besides: the columns of the rows.
+    Columns,
 }
 
 /// What a file that is made from a segment's rows says of these.
@@ -39,7 +42,7 @@ impl Component {
     pub(crate) fn is_derived(self) -> bool {
         match self {
             Self::Vecs | Self::Codes | Self::Words => true,
-            Self::Rows | Self::Deletions => false,
+            Self::Rows | Self::Deletions | Self::Columns => false,
         }
     }
 
@@ -51,6 +54,7 @@ impl Component {
             Self::Codes => Kind::Codes,
             Self::Words => Kind::Words,
             Self::Deletions => Kind::Deletions,
+            Self::Columns => Kind::Columns,
         }
     }
 
@@ -68,6 +72,7 @@ impl Component {
                 Deletions::read(files, path)?;
                 Vec::new()
             }
+            Self::Columns => ColumnsFile::open(files, path)?.verify(),
         })
     }
 
@@ -101,6 +106,14 @@ impl Component {
                     rows: meta.rows,
                 })
             }
+            Self::Columns => {
+                let meta = *ColumnsFile::open(files, path)?.meta();
+                Some(MadeFrom {
+                    segment: meta.segment,
+                    rows_hash: meta.rows_hash,
+                    rows: meta.rows,
+                })
+            }
             Self::Rows | Self::Deletions => None,
         })
     }
@@ -115,6 +128,7 @@ impl FileName {
             Self::Codes(..) => Component::Codes,
             Self::Words(..) => Component::Words,
             Self::Deletions(..) => Component::Deletions,
+            Self::Columns(_) => Component::Columns,
         }
     }
 
@@ -124,7 +138,7 @@ impl FileName {
             Self::Vecs(_, made_for) | Self::Codes(_, made_for) | Self::Words(_, made_for) => {
                 Some((self.component(), made_for))
             }
-            Self::Rows(_) | Self::Deletions(..) => None,
+            Self::Rows(_) | Self::Deletions(..) | Self::Columns(_) => None,
         }
     }
 }

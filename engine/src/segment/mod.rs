@@ -6,6 +6,7 @@
 //! frame and lengths when it opens a file, and every other byte before it is served; see [`crate::format`].
 
 mod codes;
+pub(crate) mod columns;
 mod component;
 mod correct;
 mod deletions;

@@ -51,6 +51,8 @@ pub enum FileName {
     Words(SegmentId, ShortId),
     /// `SEGMENT.VERSION.dels`
     Deletions(SegmentId, Generation),
+    /// `SEGMENT.cols`
+    Columns(SegmentId),
 }
 
 impl FileName {
@@ -58,6 +60,7 @@ impl FileName {
     pub fn segment(self) -> SegmentId {
         match self {
             Self::Rows(segment)
+            | Self::Columns(segment)
             | Self::Vecs(segment, _)
             | Self::Codes(segment, _)
             | Self::Words(segment, _)
@@ -85,6 +88,7 @@ impl fmt::Display for FileName {
             Self::Codes(segment, model) => write!(f, "{segment:010}.{model}.codes"),
             Self::Words(segment, words) => write!(f, "{segment:010}.{words}.words"),
             Self::Deletions(segment, version) => write!(f, "{segment:010}.{version:010}.dels"),
+            Self::Columns(segment) => write!(f, "{segment:010}.cols"),
         }
     }
 }
@@ -101,6 +105,7 @@ impl FromStr for FileName {
         let second = next()?;
         let parsed = match (second, parts.next()) {
             ("rows", None) => Self::Rows(segment),
+            ("cols", None) => Self::Columns(segment),
             (encoder, Some("vecs")) => Self::Vecs(segment, encoder.parse()?),
             (model, Some("codes")) => Self::Codes(segment, model.parse()?),
             (words, Some("words")) => Self::Words(segment, words.parse()?),
@@ -144,6 +149,7 @@ mod tests {
                 FileName::Deletions(SegmentId(12), Generation(34)),
                 "0000000012.0000000034.dels",
             ),
+            (FileName::Columns(SegmentId(7)), "0000000007.cols"),
         ] {
             assert_eq!(name.to_string(), spelled);
             assert_eq!(spelled.parse(), Ok(name));
@@ -156,6 +162,8 @@ mod tests {
             "",
             ".rows",
             "7.rows",
+            "7.cols",
+            "0000000007.a0a0a0a0a0a0.cols",
             "+000000007.rows",
             "00000000007.rows",
             "0000000007.rows.tmp",

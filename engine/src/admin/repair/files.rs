@@ -9,6 +9,7 @@ use crate::format::Kind;
 use crate::ids::SegmentId;
 use crate::log;
 use crate::metric::Metric;
+use crate::segment::columns::ColumnsFile;
 use crate::segment::{Deletions, FileName, RowsFile, RowsHash, correct};
 use crate::stored::Precision;
 use crate::version::VersionRecord;
@@ -100,6 +101,9 @@ impl Repair<'_> {
                 }
                 FileName::Deletions(..) => Deletions::identify(&*self.disk, &path)
                     .map(|(id, version)| FileName::Deletions(id, version)),
+                FileName::Columns(_) => {
+                    ColumnsFile::identify(&*self.disk, &path).map(FileName::Columns)
+                }
                 // These are computed again if they are not what they should be.
                 FileName::Codes(..) | FileName::Vecs(..) | FileName::Words(..) => None,
             };

@@ -129,6 +129,7 @@ fn read(dir: &Path, norms: bool) {
                 assert_eq!(Deletions::read(&DISK, &path).unwrap().dead(), 50);
                 1
             }
+            FileName::Columns(_) => unreachable!("version 1 has none"),
         };
     }
     assert_eq!(others, 3);

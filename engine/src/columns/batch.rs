@@ -1,0 +1,556 @@
+//! Columns of some rows in memory: as they are given ([`Draft`]), as the log has them ([`LoggedColumns`]) and as a run of
+//! the tail has them ([`ColumnBatch`]).
+
+use super::bits;
+use super::data::{self, ColumnData, ColumnRead, Piece};
+use super::schema::{Column, ColumnId, MAX_COLUMNS, Schema};
+use super::value::{ColumnType, ColumnValue};
+use crate::error::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+/// Something that has columns of rows: a batch, or the columns file of a segment.
+pub(crate) trait ColumnSource {
+    /// How many rows there are.
+    fn rows(&self) -> usize;
+    /// Returns the values of a column, which may be of a type that it had before it was retyped; `None` if all are null.
+    fn column(&self, id: ColumnId) -> Option<&dyn ColumnRead>;
+}
+
+/// The columns of some rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ColumnBatch {
+    rows: usize,
+    /// Each has as many values as there are rows.
+    columns: BTreeMap<ColumnId, ColumnData>,
+}
+
+impl ColumnBatch {
+    /// Rows of which all columns are null.
+    pub(crate) fn nulls(rows: usize) -> Self {
+        Self {
+            rows,
+            columns: BTreeMap::new(),
+        }
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The columns that have values, ascending by id.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (ColumnId, &ColumnData)> {
+        self.columns.iter().map(|(&id, data)| (id, data))
+    }
+
+    /// Returns the values of a column; `None` if all are null.
+    pub(crate) fn get(&self, id: ColumnId) -> Option<&ColumnData> {
+        self.columns.get(&id)
+    }
+
+    /// Sets the values of a column.
+    ///
+    /// # Panics
+    /// If they are not as many as there are rows.
+    pub(crate) fn set(&mut self, id: ColumnId, data: ColumnData) {
+        assert_eq!(data.rows(), self.rows, "a value for each row");
+        if data.nulls() < data.rows() {
+            self.columns.insert(id, data);
+        }
+    }
+
+    /// Returns the living rows of several sources, one behind the other. A column that was retyped in between has the type
+    /// of the last source that has it.
+    ///
+    /// # Errors
+    /// If a source is damaged, or if a column was retyped that has values which its type can't hold.
+    pub(crate) fn gather(sources: &[(&ColumnBatch, Option<&[u64]>)]) -> Result<Self> {
+        let ids = sources.iter().flat_map(|(batch, _)| batch.columns.keys());
+        let ids: BTreeSet<ColumnId> = ids.copied().collect();
+        let alive = |(batch, live): &(&Self, Option<&[u64]>)| live.map_or(batch.rows, bits::count);
+        let mut gathered = Self::nulls(sources.iter().map(alive).sum());
+        for id in ids {
+            let mut pieces = Vec::with_capacity(sources.len());
+            let mut kind = None;
+            for &(batch, live) in sources {
+                let data = batch.get(id);
+                kind = data.map(ColumnRead::kind).or(kind);
+                pieces.push(Piece {
+                    column: data.map(|data| data as &dyn ColumnRead),
+                    rows: batch.rows,
+                    live,
+                });
+            }
+            gathered.set(id, gather(&pieces, kind.expect("one of them has it"))?);
+        }
+        Ok(gathered)
+    }
+
+    /// Its bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.columns.values().map(ColumnData::bytes).sum()
+    }
+}
+
+/// Returns the living values of several sources, one behind the other, as this type.
+///
+/// # Errors
+/// If a source is damaged, or has a value that the type can't hold.
+pub(crate) fn gather(pieces: &[Piece<'_>], kind: ColumnType) -> Result<ColumnData> {
+    let mut gathered = ColumnData::new(kind);
+    for piece in pieces {
+        match piece.column {
+            None => gathered.push_nulls(piece.alive()),
+            Some(column) if column.kind() == kind => gathered.extend(column, piece.living())?,
+            Some(column) => {
+                for row in piece.living() {
+                    let given = data::value(column, row)?.to_value();
+                    let value = given.clone().convert(kind).ok_or_else(|| {
+                        column.wrong(format!(
+                            "row {row} has {given:?} where the column is {kind}"
+                        ))
+                    })?;
+                    gathered.push(&value.as_ref());
+                }
+            }
+        }
+    }
+    Ok(gathered)
+}
+
+impl ColumnSource for ColumnBatch {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn column(&self, id: ColumnId) -> Option<&dyn ColumnRead> {
+        self.get(id).map(|data| data as &dyn ColumnRead)
+    }
+}
+
+/// What a logged batch has of columns: those that it introduces, and the values of its rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct LoggedColumns {
+    /// Columns that the schema did not have before.
+    pub(crate) introduces: Vec<Column>,
+    /// The values.
+    pub(crate) batch: ColumnBatch,
+}
+
+/// A value that its column can't take.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Conflict {
+    /// The row, counted from the first of the batch.
+    pub(crate) row: usize,
+    /// The name of the column.
+    pub(crate) column: String,
+    /// What is wrong, and what to do instead.
+    pub(crate) why: String,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "column {:?}: {}", self.column, self.why)
+    }
+}
+
+impl Conflict {
+    /// The error of the row with this key.
+    pub(crate) fn of_key(&self, key: &str) -> Error {
+        Error::invalid(format!("key {key:?}: {self}"))
+    }
+}
+
+/// Columns by name, gathered row by row: what can be done without the writer lock.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Draft {
+    rows: usize,
+    places: HashMap<String, usize>,
+    /// May have fewer values than there are rows: the others are null.
+    columns: Vec<(String, ColumnData)>,
+}
+
+impl Draft {
+    /// No rows.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Returns `true` if no row has a value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Appends a row. Columns that it does not name are null.
+    ///
+    /// # Errors
+    /// A value that can't be stored, a name that can't be one of a column or is there twice, or a value of another type than those
+    /// before it. The row is not appended.
+    pub(crate) fn push<'v>(
+        &mut self,
+        values: impl IntoIterator<Item = (&'v str, &'v ColumnValue)>,
+    ) -> Result<(), Conflict> {
+        let row = self.rows;
+        let conflict = |name: &str, why: String| Conflict {
+            row,
+            column: name.to_owned(),
+            why,
+        };
+        let mut names = BTreeSet::new();
+        let mut checked = Vec::new();
+        for (name, value) in values {
+            super::schema::check_name(name).map_err(|why| conflict(name, why))?;
+            if !names.insert(name) {
+                return Err(conflict(name, "the row has it twice".to_owned()));
+            }
+            value.check().map_err(|why| conflict(name, why))?;
+            let Some(kind) = value.kind() else {
+                continue;
+            };
+            if names.len() > MAX_COLUMNS {
+                let why = format!("the row has more than {MAX_COLUMNS} columns");
+                return Err(conflict(name, why));
+            }
+            let place = self.places.get(name).copied();
+            let value = match place {
+                Some(place) => self.fit(place, value).map_err(|why| conflict(name, why))?,
+                None => value.clone(),
+            };
+            checked.push((name, place, kind, value));
+        }
+        for (name, place, kind, value) in checked {
+            let place = place.unwrap_or_else(|| {
+                self.places.insert(name.to_owned(), self.columns.len());
+                self.columns.push((name.to_owned(), ColumnData::new(kind)));
+                self.columns.len() - 1
+            });
+            let (_, data) = &mut self.columns[place];
+            data.push_nulls(row - data.rows());
+            data.push(&value.as_ref());
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Adds a column of values, one for each row; the first one says how many rows there are.
+    ///
+    /// # Errors
+    /// Values that can't be stored, or a name that can't be one of a column or is there twice.
+    ///
+    /// # Panics
+    /// If there are not as many values as rows.
+    pub(crate) fn push_column(
+        &mut self,
+        name: &str,
+        kind: ColumnType,
+        values: impl IntoIterator<Item = ColumnValue>,
+    ) -> Result<(), Conflict> {
+        let conflict = |row: usize, why: String| Conflict {
+            row,
+            column: name.to_owned(),
+            why,
+        };
+        super::schema::check_name(name).map_err(|why| conflict(0, why))?;
+        if self.places.contains_key(name) {
+            return Err(conflict(0, "it is there twice".to_owned()));
+        }
+        let mut data = ColumnData::new(kind);
+        for (row, value) in values.into_iter().enumerate() {
+            value.check().map_err(|why| conflict(row, why))?;
+            let value = fit(value, kind).map_err(|value| conflict(row, mismatch(&value, kind)))?;
+            data.push(&value.as_ref());
+        }
+        if self.columns.is_empty() && self.rows == 0 {
+            self.rows = data.rows();
+        }
+        assert_eq!(data.rows(), self.rows, "a value for each row");
+        self.places.insert(name.to_owned(), self.columns.len());
+        self.columns.push((name.to_owned(), data));
+        Ok(())
+    }
+
+    /// Turns a value into one of a column's type, or the column into one of the value's.
+    fn fit(&mut self, place: usize, value: &ColumnValue) -> Result<ColumnValue, String> {
+        let (_, data) = &mut self.columns[place];
+        let kind = data.kind();
+        match fit(value.clone(), kind) {
+            Ok(value) => Ok(value),
+            Err(ColumnValue::Float(number)) if kind == ColumnType::Int => {
+                // 10, then 10.5.
+                let floats = data.clone().convert(ColumnType::Float);
+                *data = floats.map_err(|row| {
+                    format!(
+                        "{number} is a float, and row {row} of the batch has an int that is none; give both as strings"
+                    )
+                })?;
+                Ok(ColumnValue::Float(number))
+            }
+            Err(value) => Err(mismatch(&value, kind)),
+        }
+    }
+
+    /// Gives columns their ids: those of the schema, or, if it does not have them, the next. Requires, for what is logged:
+    /// the writer lock is held.
+    ///
+    /// # Errors
+    /// A value of another type than its column has.
+    pub(crate) fn bind(self, schema: &Schema) -> Result<LoggedColumns, Conflict> {
+        let mut grown = schema.clone();
+        let mut bound = LoggedColumns {
+            introduces: Vec::new(),
+            batch: ColumnBatch::nulls(self.rows),
+        };
+        for (name, mut data) in self.columns {
+            data.push_nulls(self.rows - data.rows());
+            let id = match grown.find(&name) {
+                Some(column) => {
+                    data = fit_all(data, column.kind).map_err(|(row, why)| Conflict {
+                        row,
+                        column: name.clone(),
+                        why,
+                    })?;
+                    column.id
+                }
+                None => {
+                    let column = grown.introduce(&name, data.kind());
+                    let column = column.map_err(|why| Conflict {
+                        row: data::first_valid(&data).unwrap_or(0),
+                        column: name.clone(),
+                        why: why.to_string(),
+                    })?;
+                    bound.introduces.push(column.clone());
+                    column.id
+                }
+            };
+            bound.batch.set(id, data);
+        }
+        Ok(bound)
+    }
+}
+
+/// The value as this type, if it is what a user may write for it; else the value as it was.
+pub(super) fn fit(value: ColumnValue, kind: ColumnType) -> Result<ColumnValue, ColumnValue> {
+    let may = match (&value, kind) {
+        (ColumnValue::Null, _) => true,
+        (ColumnValue::Int(_), ColumnType::Float) => true,
+        (ColumnValue::Float(_), ColumnType::Int) => true,
+        (ColumnValue::String(_), ColumnType::Timestamp) => true,
+        (value, kind) => value.kind() == Some(kind),
+    };
+    match may.then(|| value.clone().convert(kind)).flatten() {
+        Some(fitted) => Ok(fitted),
+        None => Err(value),
+    }
+}
+
+/// Values as another type, or the first row that does not fit and why.
+fn fit_all(data: ColumnData, kind: ColumnType) -> Result<ColumnData, (usize, String)> {
+    if data.kind() == kind {
+        return Ok(data);
+    }
+    let mut fitted = ColumnData::new(kind);
+    for row in 0..data.rows() {
+        let value = fit(data.value(row).to_value(), kind);
+        let value = value.map_err(|value| (row, mismatch(&value, kind)))?;
+        fitted.push(&value.as_ref());
+    }
+    Ok(fitted)
+}
+
+/// What to say of a value that is not of the type of its column.
+pub(super) fn mismatch(value: &ColumnValue, kind: ColumnType) -> String {
+    let shown = show(value);
+    if let (ColumnValue::String(text), ColumnType::Timestamp) = (value, kind)
+        && let Err(why) = super::time::parse(text)
+    {
+        return why;
+    }
+    let exactly = match (value, kind) {
+        (ColumnValue::Int(_), ColumnType::Float) => "can't be one exactly",
+        (ColumnValue::Float(_), ColumnType::Int) => "is none",
+        _ => {
+            let is = value.kind().map_or("null", ColumnType::described);
+            return format!(
+                "{shown} is {is}, and the column is of type {kind}; give {}, or use another column",
+                kind.described()
+            );
+        }
+    };
+    format!(
+        "the column is of type {kind}, and {shown} {exactly}; use another column or retype this one"
+    )
+}
+
+/// A value in a message, cut where it is long.
+fn show(value: &ColumnValue) -> String {
+    const MOST: usize = 40;
+    let json = value.as_ref().to_json().to_string();
+    match json.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &json[..end]),
+        None => json,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ColumnType as Type;
+
+    fn push(draft: &mut Draft, row: &[(&str, ColumnValue)]) -> Result<(), Conflict> {
+        draft.push(row.iter().map(|(name, value)| (*name, value)))
+    }
+
+    fn rows() -> Draft {
+        let mut draft = Draft::new();
+        push(&mut draft, &[("year", 2020.into())]).unwrap();
+        push(&mut draft, &[]).unwrap();
+        let tags = vec!["a", "b"];
+        push(
+            &mut draft,
+            &[
+                ("year", 2021.0.into()),
+                ("tags", tags.into()),
+                ("new", ColumnValue::Null),
+            ],
+        )
+        .unwrap();
+        push(&mut draft, &[("year", 2021.5.into())]).unwrap();
+        draft
+    }
+
+    #[test]
+    fn rows_become_columns_with_the_ids_of_the_schema() {
+        let mut schema = Schema::default();
+        schema.introduce("tags", Type::Strings).unwrap();
+        let bound = rows().bind(&schema).unwrap();
+        let year = ColumnId(1);
+        assert_eq!(
+            bound.introduces,
+            [Column {
+                id: year,
+                name: "year".into(),
+                kind: Type::Float,
+            }]
+        );
+        let values: Vec<_> = (0..4)
+            .map(|row| bound.batch.get(year).unwrap().value(row).to_value())
+            .collect();
+        let null = ColumnValue::Null;
+        assert_eq!(values, [2020.0.into(), null, 2021.0.into(), 2021.5.into()]);
+        assert_eq!(bound.batch.get(ColumnId(0)).unwrap().nulls(), 3);
+        assert_eq!(bound.batch.get(ColumnId(2)), None);
+    }
+
+    #[test]
+    fn a_conflict_names_row_and_column_and_what_to_do() {
+        let mut schema = Schema::default();
+        schema.introduce("year", Type::Int).unwrap();
+        let conflict = rows().bind(&schema).unwrap_err();
+        assert_eq!((conflict.row, conflict.column.as_str()), (3, "year"));
+        assert!(conflict.why.contains("2021.5"), "{conflict}");
+        let mut draft = rows();
+        for (row, why) in [
+            (
+                &[("year", "x".into())][..],
+                "\"x\" is a string, and the column is of type float",
+            ),
+            (&[("key", 7.into())], "part of every row"),
+            (&[("a", 7.into()), ("a", 8.into())], "twice"),
+            (&[("a", f64::NAN.into())], "NaN"),
+            (
+                &[("b", 7.into()), ("tags", "one".into())],
+                "give a list of strings",
+            ),
+            (&[("year", ((1_i64 << 53) + 1).into())], "exactly"),
+        ] {
+            let conflict = push(&mut draft, row).unwrap_err();
+            assert!(conflict.to_string().contains(why), "{conflict}");
+            assert_eq!(conflict.row, 4);
+        }
+        assert_eq!(draft.rows(), 4);
+        assert!(draft.bind(&Schema::default()).unwrap().introduces.len() == 2);
+        let error = conflict.of_key("k").to_string();
+        assert!(error.starts_with("key \"k\": column \"year\": "), "{error}");
+    }
+
+    #[test]
+    fn what_a_column_is_decides_what_its_values_are() {
+        let mut schema = Schema::default();
+        schema.introduce("year", Type::Int).unwrap();
+        schema.introduce("at", Type::Timestamp).unwrap();
+        let mut draft = Draft::new();
+        push(
+            &mut draft,
+            &[("year", 5.0.into()), ("at", "1970-01-01".into())],
+        )
+        .unwrap();
+        let bound = draft.bind(&schema).unwrap();
+        let value = |id| bound.batch.get(ColumnId(id)).unwrap().value(0).to_value();
+        assert_eq!([value(0), value(1)], [5.into(), ColumnValue::Timestamp(0)]);
+        let mut draft = Draft::new();
+        push(&mut draft, &[("at", "soon".into())]).unwrap();
+        let conflict = draft.bind(&schema).unwrap_err();
+        assert!(conflict.why.contains("2024-05-01T12:00:00Z"), "{conflict}");
+    }
+
+    #[test]
+    fn columns_at_once_are_what_rows_are() {
+        let mut draft = Draft::new();
+        let years = [2020.into(), ColumnValue::Null];
+        draft.push_column("year", Type::Float, years).unwrap();
+        let bound = draft.bind(&Schema::default()).unwrap();
+        let mut other = Draft::new();
+        push(&mut other, &[("year", 2020.0.into())]).unwrap();
+        push(&mut other, &[]).unwrap();
+        assert_eq!(bound, other.bind(&Schema::default()).unwrap());
+        let mut draft = Draft::new();
+        let conflict = draft.push_column("year", Type::Int, ["x".into()]);
+        assert!(conflict.unwrap_err().why.contains("give an int"));
+    }
+
+    #[test]
+    fn living_rows_of_batches_are_gathered() {
+        let first = rows().bind(&Schema::default()).unwrap().batch;
+        let mut second = ColumnBatch::nulls(70);
+        let mut flags = ColumnData::new(Type::Bool);
+        (0..70).for_each(|row| flags.push(&ColumnValue::from(row % 2 == 0).as_ref()));
+        second.set(ColumnId(9), flags);
+        let live = [0b1101, 0];
+        let some = [u64::MAX, 0b10_0000];
+        let gathered = ColumnBatch::gather(&[
+            (&first, Some(&live[..1])),
+            (&second, Some(&some)),
+            (&ColumnBatch::nulls(2), None),
+        ])
+        .unwrap();
+        assert_eq!(gathered.rows(), 3 + 65 + 2);
+        let value = |id, row| gathered.get(ColumnId(id)).unwrap().value(row).to_value();
+        assert_eq!(value(0, 1), 2021.0.into());
+        assert_eq!(value(1, 1), vec!["a", "b"].into());
+        assert_eq!(value(9, 1), ColumnValue::Null);
+        assert_eq!(value(9, 3), true.into());
+        assert_eq!(value(9, 67), false.into());
+        assert_eq!(value(9, 69), ColumnValue::Null);
+    }
+
+    #[test]
+    fn a_column_that_was_retyped_is_gathered_as_what_it_is_now() {
+        let batch = |value: ColumnValue| {
+            let mut batch = ColumnBatch::nulls(1);
+            let mut data = ColumnData::new(value.kind().unwrap());
+            data.push(&value.as_ref());
+            batch.set(ColumnId(0), data);
+            batch
+        };
+        let gathered = ColumnBatch::gather(&[(&batch(7.into()), None), (&batch(0.5.into()), None)]);
+        let gathered = gathered.unwrap();
+        let data = gathered.get(ColumnId(0)).unwrap();
+        assert_eq!(data.value(0).to_value(), 7.0.into());
+    }
+}
