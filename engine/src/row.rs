@@ -603,8 +603,8 @@ pub struct Hit {
     pub similarity: Option<f32>,
     /// The BM25 score of the row's words, where words were searched.
     pub words: Option<f32>,
-    /// What found the row.
-    pub found_by: FoundBy,
+    /// What found the row, where words were searched.
+    pub found_by: Option<FoundBy>,
     /// The text, in a database of texts.
     pub text: Option<String>,
     /// The sequence number of the row; orders hits with equal scores.

@@ -5,7 +5,10 @@ use crate::rows::Lines;
 use crate::settings::Settings;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use mopqdb::{Explanation, Filter, Fusion, Hit, QueryOptions, Reader, Search, Snapshot, Stage};
+use mopqdb::{
+    Explanation, Filter, FoundBy, Fusion, Hit, QueryOptions, Reader, RowsKind, Search, Snapshot,
+    Stage,
+};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::BufReader;
@@ -323,7 +326,7 @@ impl Asker {
             };
             let mut columns = vec![(rank + 1).to_string(), score];
             if self.explain {
-                columns.push(hit.found_by.name().into());
+                columns.push(hit.found_by.map_or("", FoundBy::name).into());
                 columns.push(
                     hit.words
                         .map_or(String::new(), |words| format!("{words:.3}")),
@@ -338,9 +341,9 @@ impl Asker {
 
 fn object(hit: Hit) -> Value {
     let mut object = json!({"key": hit.key, "score": hit.score, "similarity": hit.similarity});
-    if let Some(words) = hit.words {
+    if let (Some(words), Some(found_by)) = (hit.words, hit.found_by) {
         object["words"] = Value::from(words);
-        object["found_by"] = Value::from(hit.found_by.name());
+        object["found_by"] = Value::from(found_by.name());
     }
     if let Some(text) = hit.text {
         object["text"] = Value::from(text);
@@ -372,6 +375,11 @@ pub(super) fn check_codes(search: Search, snapshot: &Snapshot, db: &Path) -> Res
              better ones, and `mopqdb rebuild {0}` switches to them",
             db.display()
         );
+    }
+    if search == Search::Words && snapshot.model().kind() == RowsKind::Vector {
+        return Err(usage(
+            "--search words is for texts, and this database holds vectors",
+        ));
     }
     Ok(())
 }

@@ -108,7 +108,16 @@ for s, r in zip(scores, rows):
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        let ours = run(dir, &["query", "x.db", "--vectors", "q.npy", "--json"]).json();
+        let codes = &[
+            "query",
+            "x.db",
+            "--vectors",
+            "q.npy",
+            "--search",
+            "codes",
+            "--json",
+        ];
+        let ours = run(dir, codes).json();
         assert_eq!((ours.len(), theirs.len()), (1000, 1000));
         for (ours, theirs) in ours.iter().zip(&theirs) {
             same(ours, theirs, metric == "l2");
@@ -174,7 +183,17 @@ for row in scores:
     let theirs = String::from_utf8(output.stdout).unwrap();
     let ours = run(
         dir,
-        &["query", "x.db", "--vectors", "q.npy", "-k", "1", "--json"],
+        &[
+            "query",
+            "x.db",
+            "--vectors",
+            "q.npy",
+            "-k",
+            "1",
+            "--search",
+            "codes",
+            "--json",
+        ],
     )
     .json();
     for (line, ours) in theirs.lines().zip(&ours) {

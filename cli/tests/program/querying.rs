@@ -284,10 +284,11 @@ fn searches_that_make_no_sense_are_refused_with_what_to_do() {
     };
     for (flags, code, said) in [
         (
-            &["--search", "words"][..],
+            &["--search", "sideways"][..],
             2,
-            "it is one of auto, codes, exact",
+            "it is one of auto, codes, exact, words",
         ),
+        (&["--search", "words"], 2, "this database holds vectors"),
         (
             &["--search", "exact", "--candidates", "50"],
             2,

@@ -238,7 +238,12 @@ fn hits(dir: &Path, db: &str) -> serde_json::Value {
 
 fn hits_by(dir: &Path, db: &str, search: &str) -> serde_json::Value {
     let query = ["query", db, "birds of winter", "--json", "--search", search];
-    run(dir, &query).json()[0]["hits"].clone()
+    let mut hits = run(dir, &query).json()[0]["hits"].clone();
+    // With codes another source finds the same rows.
+    for hit in hits.as_array_mut().unwrap() {
+        hit.as_object_mut().unwrap().remove("found_by");
+    }
+    hits
 }
 
 #[test]

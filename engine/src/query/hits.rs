@@ -35,7 +35,7 @@ pub(super) fn take<'r>(
             score: row.score,
             similarity: row.similarity,
             words: row.words,
-            found_by: row.found_by,
+            found_by: row.words.map(|_| row.found_by),
             text: snapshot.text(row.place)?,
             seq: row.seq,
         })

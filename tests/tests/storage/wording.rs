@@ -116,7 +116,7 @@ fn scores_are_those_of_the_plain_formula_wherever_the_rows_are() {
                     "{query}: {hit:?} {score}"
                 );
                 assert_eq!((hit.words, hit.similarity), (Some(hit.score), None));
-                assert_eq!(hit.found_by, FoundBy::Words);
+                assert_eq!(hit.found_by, Some(FoundBy::Words));
                 let own = expected.iter().find(|(key, _)| *key == hit.key);
                 assert!((own.unwrap().1 - f64::from(hit.score)).abs() < 1e-4);
             }
@@ -216,7 +216,7 @@ fn auto_adds_the_weighted_words_to_the_similarity() {
                         true => FoundBy::Both,
                         false => FoundBy::Vectors,
                     };
-                    assert_eq!(hit.found_by, by);
+                    assert_eq!(hit.found_by, Some(by));
                 }
             }
         }
