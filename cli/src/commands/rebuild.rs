@@ -59,7 +59,7 @@ impl Rebuild {
         if out.is_json() {
             out.object(&json!({
                 "model": rebuilt.model.to_string(), "rows": rebuilt.rows, "reused": rebuilt.reused,
-                "encoded": rebuilt.encoded, "seconds": seconds,
+                "encoded": rebuilt.encoded, "indexed": rebuilt.indexed, "seconds": seconds,
             }))?;
             return out.flush();
         }
@@ -73,6 +73,9 @@ impl Rebuild {
         }
         if rebuilt.encoded > 0 {
             words += &format!(", {} encoded again", plural(rebuilt.encoded, "text"));
+        }
+        if rebuilt.indexed > 0 {
+            words += &format!(", the words of {} indexed", plural(rebuilt.indexed, "text"));
         }
         out.line(format!("{words}, {seconds:.1} s"))?;
         out.flush()

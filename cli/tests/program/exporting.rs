@@ -108,13 +108,15 @@ for s, r in zip(scores, rows):
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
+        // Faiss scores codes too, where there are some.
+        let search = if model.is_empty() { "exact" } else { "codes" };
         let codes = &[
             "query",
             "x.db",
             "--vectors",
             "q.npy",
             "--search",
-            "codes",
+            search,
             "--json",
         ];
         let ours = run(dir, codes).json();

@@ -331,3 +331,59 @@ fn searches_that_make_no_sense_are_refused_with_what_to_do() {
     let bench = ["bench", "x.db", "--search", "codes"];
     assert!(run(dir, &bench).failed(1).contains("no codes"));
 }
+
+#[test]
+fn tune_stores_the_candidates_that_queries_then_take() {
+    let home = coded();
+    let dir = home.path();
+    let tune = [
+        "tune",
+        "x.db",
+        "--queries",
+        "q.npy",
+        "--recall",
+        "0.9",
+        "--json",
+    ];
+    let told = &run(dir, &tune).json()[0];
+    let tried = told["tried"].as_array().unwrap();
+    let chosen = told["chosen"].as_u64().unwrap();
+    assert_eq!(told["stored"], true);
+    let of = |candidates: u64| {
+        let is = |tried: &&serde_json::Value| tried["candidates"] == candidates;
+        tried.iter().find(is).unwrap()["share"].as_f64().unwrap()
+    };
+    assert!(of(chosen) >= 0.9);
+    let fewer = tried
+        .iter()
+        .take_while(|tried| tried["candidates"] != chosen);
+    assert!(
+        fewer
+            .into_iter()
+            .all(|tried| tried["share"].as_f64().unwrap() < 0.9)
+    );
+    let taken = |flags: &[&str]| {
+        let answer = &asked(dir, &[&["--explain"], flags].concat())[0];
+        answer["candidates"].as_u64().unwrap()
+    };
+    assert_eq!(taken(&[]), chosen);
+    assert_eq!(
+        taken(&["-k", "20"]),
+        2 * chosen,
+        "in proportion to the hits"
+    );
+    assert_eq!(taken(&["--candidates", "77"]), 77);
+    // Another model has no setting of its own; the first finds its own again.
+    let models = run(dir, &["models", "x.db", "--json"]).json();
+    let active = models.iter().find(|model| model["active"] == true).unwrap();
+    let active = active["id"].as_str().unwrap().to_owned();
+    run(dir, &["rebuild", "x.db", "--model", "exact"]).ok();
+    let refused = run(dir, &tune).failed(1);
+    assert!(refused.contains("takes no candidates"), "{refused}");
+    run(dir, &["rebuild", "x.db", "--model", &active]).ok();
+    assert_eq!(taken(&[]), chosen);
+    for wrong in ["0", "1.5", "nan"] {
+        let recall = ["tune", "x.db", "--queries", "q.npy", "--recall", wrong];
+        run(dir, &recall).failed(2);
+    }
+}
