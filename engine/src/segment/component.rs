@@ -81,41 +81,30 @@ impl Component {
     /// # Errors
     /// As opening it does.
     pub(crate) fn made_from(self, files: &dyn Storage, path: &Path) -> Result<Option<MadeFrom>> {
-        Ok(match self {
+        let (segment, rows_hash, rows) = match self {
             Self::Vecs => {
                 let meta = *VecsFile::open(files, path)?.meta();
-                Some(MadeFrom {
-                    segment: meta.segment,
-                    rows_hash: meta.rows_hash,
-                    rows: meta.rows,
-                })
+                (meta.segment, meta.rows_hash, meta.rows)
             }
             Self::Codes => {
                 let meta = *CodesFile::open(files, path)?.meta();
-                Some(MadeFrom {
-                    segment: meta.segment,
-                    rows_hash: meta.rows_hash,
-                    rows: meta.rows,
-                })
+                (meta.segment, meta.rows_hash, meta.rows)
             }
             Self::Words => {
                 let meta = *WordsFile::open(files, path)?.meta();
-                Some(MadeFrom {
-                    segment: meta.segment,
-                    rows_hash: meta.rows_hash,
-                    rows: meta.rows,
-                })
+                (meta.segment, meta.rows_hash, meta.rows)
             }
             Self::Columns => {
                 let meta = *ColumnsFile::open(files, path)?.meta();
-                Some(MadeFrom {
-                    segment: meta.segment,
-                    rows_hash: meta.rows_hash,
-                    rows: meta.rows,
-                })
+                (meta.segment, meta.rows_hash, meta.rows)
             }
-            Self::Rows | Self::Deletions => None,
-        })
+            Self::Rows | Self::Deletions => return Ok(None),
+        };
+        Ok(Some(MadeFrom {
+            segment,
+            rows_hash,
+            rows,
+        }))
     }
 }
 
