@@ -4,7 +4,7 @@
 
 use super::rows::{Places, Value, widened};
 use super::scalar;
-use super::stream::{ask_for, touch};
+use super::stream::ask_for;
 use half::f16;
 
 /// The sums in one register, of the 16.
@@ -13,7 +13,7 @@ use half::f16;
 /// Every function may be called only where the CPU has the implementor's features, and is inlined into a function
 /// compiled for them.
 pub(super) trait Sums: Copy {
-    /// 16, or a divisor of it.
+    /// 16, 8 or 4.
     const LANES: usize;
 
     unsafe fn zero() -> Self;
@@ -178,16 +178,14 @@ unsafe fn some<S: Sums, V: Value, const Q: usize, const N: usize, const L2: bool
         // SAFETY: the caller's promise is ours; rows have `dim` values, as queries do.
         let scores = unsafe {
             match rows {
-                // Rows that are used once come from memory: scattered ones are asked for one by one, others are read in order.
+                // Rows that are used once come from memory: scattered ones are asked for one by one, others are read one after
+                // the other.
                 Places::Scattered(rows) if Q == 1 => {
                     let next = |n| rows[place(n + rows_ahead)].as_ptr().cast::<u8>();
                     let next = std::array::from_fn(next);
                     tile::<S, V, Q, N, L2, true>(each, group, scales, next)
                 }
-                Places::Dense(values) if Q == 1 => {
-                    touch(&values[at * dim..][..(count - at).min(N) * dim]);
-                    tile::<S, V, Q, N, L2, false>(each, group, scales, [std::ptr::null(); N])
-                }
+                Places::Dense(_) if Q == 1 => [in_order::<S, V, N, L2>(each[0], group, scales); Q],
                 _ => tile::<S, V, Q, N, L2, false>(each, group, scales, [std::ptr::null(); N]),
             }
         };
@@ -263,25 +261,94 @@ unsafe fn tile<
     let mut scores = [[0.0; N]; Q];
     for q in 0..Q {
         for n in 0..N {
-            let pairs = queries[q].1.iter().zip(rows[n].1);
-            for (sum, (x, v)) in sums[q][n].iter_mut().zip(pairs) {
-                let v = v.widened(scales[n]);
-                *sum = if L2 {
-                    (x - v).mul_add(x - v, *sum)
-                } else {
-                    x.mul_add(v, *sum)
-                };
+            add_rest::<V, L2>(&mut sums[q][n], queries[q].1, rows[n].1, scales[n]);
+        }
+        // SAFETY: the caller's promise is ours.
+        scores[q] = unsafe { totals::<S, N, L2>(&sums[q]) };
+    }
+    scores
+}
+
+/// How far ahead of the value that is read memory is asked for the next ones: a page, at whose end CPUs stop by themselves.
+/// Measured on an EPYC (Zen 5), 480 MB, of the pace of plain loads: f32 95% and f16 97% with 4 KiB, 91% and 94% with 8 KiB, 102%
+/// and 91% without. Eight rows in turn reach 94% and 82%, with every line of them read first.
+const IN_ORDER_AHEAD: usize = 4 << 10;
+
+/// Scores of `N` rows that lie one after the other. Each is read completely before the next, as memory delivers them fastest.
+///
+/// # Safety
+/// As for [`Sums`]; and the query and all rows have the same length.
+#[inline(always)]
+unsafe fn in_order<S: Sums, V: Value, const N: usize, const L2: bool>(
+    query: &[f32],
+    rows: [&[V]; N],
+    scales: [f32; N],
+) -> [f32; N] {
+    let (query, rest) = query.as_chunks::<16>();
+    let per_line = 64 / size_of::<[V; 16]>();
+    let mut sums = [[0.0f32; 16]; N];
+    // SAFETY: the caller's promise is ours: every row has as many groups of 16 as the query.
+    unsafe {
+        for n in 0..N {
+            let (row, rest_of_row) = rows[n].as_chunks::<16>();
+            debug_assert_eq!(row.len(), query.len());
+            let scale = S::all(scales[n]);
+            // As many registers as 16 sums take.
+            let mut own = [S::zero(); 4];
+            for d in 0..query.len() {
+                let values = row.get_unchecked(d);
+                if d % per_line == 0 {
+                    ask_for(
+                        std::ptr::from_ref(values)
+                            .cast::<u8>()
+                            .wrapping_add(IN_ORDER_AHEAD),
+                    );
+                }
+                for (register, own) in own.iter_mut().take(16 / S::LANES).enumerate() {
+                    let first = register * S::LANES;
+                    let x = S::load(query.get_unchecked(d), first);
+                    let v = V::load::<S>(values, first, scale);
+                    *own = if L2 {
+                        let difference = x.minus(v);
+                        own.plus_product(difference, difference)
+                    } else {
+                        own.plus_product(x, v)
+                    };
+                }
             }
+            for (register, own) in own.iter().take(16 / S::LANES).enumerate() {
+                own.store(&mut sums[n], register * S::LANES);
+            }
+            add_rest::<V, L2>(&mut sums[n], rest, rest_of_row, scales[n]);
         }
-        for (sums, scores) in sums[q]
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .zip(scores[q].as_chunks_mut::<4>().0)
-        {
-            // SAFETY: the caller's promise is ours.
-            *scores = unsafe { S::halves(sums) }.map(scalar::signed::<L2>);
-        }
+        totals::<S, N, L2>(&sums)
+    }
+}
+
+/// Adds the values after the last group of 16.
+#[inline(always)]
+fn add_rest<V: Value, const L2: bool>(sums: &mut [f32; 16], query: &[f32], row: &[V], scale: f32) {
+    for (sum, (x, v)) in sums.iter_mut().zip(query.iter().zip(row)) {
+        let v = v.widened(scale);
+        *sum = if L2 {
+            (x - v).mul_add(x - v, *sum)
+        } else {
+            x.mul_add(v, *sum)
+        };
+    }
+}
+
+/// Returns the score that each row's sums make.
+///
+/// # Safety
+/// As for [`Sums`].
+#[inline(always)]
+unsafe fn totals<S: Sums, const N: usize, const L2: bool>(sums: &[[f32; 16]; N]) -> [f32; N] {
+    let mut scores = [0.0; N];
+    let fours = scores.as_chunks_mut::<4>().0;
+    for (sums, scores) in sums.as_chunks::<4>().0.iter().zip(fours) {
+        // SAFETY: the caller's promise is ours.
+        *scores = unsafe { S::halves(sums) }.map(scalar::signed::<L2>);
     }
     scores
 }
