@@ -48,4 +48,5 @@ pub(crate) use columns::Columns;
 pub(crate) use filter::{Filter, Verdict};
 pub use instructions::Kernel;
 pub use rows::{Places, Rows};
+pub(crate) use stream::prefetch;
 pub(crate) use survivors::Survivors;

@@ -39,6 +39,12 @@ pub(super) fn ask_ahead<T>(line: &T) {
     let _ = line;
 }
 
+/// Prefetches the line of a value.
+#[inline(always)]
+pub(crate) fn prefetch<T>(value: &T) {
+    ask_for(std::ptr::from_ref(value).cast());
+}
+
 /// Prefetches the line at any address. Does nothing on other architectures.
 #[inline(always)]
 pub(super) fn ask_for(line: *const u8) {

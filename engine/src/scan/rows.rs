@@ -1,6 +1,6 @@
 //! Stored vectors as kernels take them.
 
-use crate::kernel::{Places, Rows};
+use crate::kernel::{Places, Rows, prefetch};
 use crate::stored::{Precision, StoredRef};
 use half::f16;
 
@@ -23,6 +23,8 @@ pub(crate) enum Gathered<'a> {
     F16(Vec<&'a [f16]>),
     I8 {
         values: Vec<&'a [i8]>,
+        /// Where the scales are.
+        places: Vec<&'a f32>,
         scales: Vec<f32>,
     },
 }
@@ -35,6 +37,7 @@ impl<'a> Gathered<'a> {
             Precision::F16 => Self::F16(Vec::with_capacity(vectors)),
             Precision::I8 => Self::I8 {
                 values: Vec::with_capacity(vectors),
+                places: Vec::with_capacity(vectors),
                 scales: Vec::with_capacity(vectors),
             },
         }
@@ -50,28 +53,37 @@ impl<'a> Gathered<'a> {
             (Self::F32(all), StoredRef::F32(one)) => all.push(one),
             (Self::F16(all), StoredRef::F16(one)) => all.push(one),
             (
-                Self::I8 { values, scales },
+                Self::I8 { values, places, .. },
                 StoredRef::I8 {
-                    scales: scale,
+                    scales,
                     values: one,
                 },
             ) => {
                 values.push(one);
-                scales.push(scale[0]);
+                // Scales lie apart from the values. Reading each at once would wait for memory once per row.
+                prefetch(&scales[0]);
+                places.push(&scales[0]);
             }
             _ => panic!("a database stores vectors of one precision"),
         }
     }
 
     /// Borrows them for a kernel.
-    pub(crate) fn rows(&self) -> Rows<'_> {
+    pub(crate) fn rows(&mut self) -> Rows<'_> {
         match self {
             Self::F32(values) => Rows::F32(Places::Scattered(values)),
             Self::F16(values) => Rows::F16(Places::Scattered(values)),
-            Self::I8 { values, scales } => Rows::I8 {
-                values: Places::Scattered(values),
+            Self::I8 {
+                values,
+                places,
                 scales,
-            },
+            } => {
+                scales.extend(places.drain(..).copied());
+                Rows::I8 {
+                    values: Places::Scattered(values),
+                    scales,
+                }
+            }
         }
     }
 }
