@@ -1,9 +1,10 @@
 use super::query::{check_candidates, check_codes};
 use crate::out::{Out, Table};
+use crate::rows::read_queries;
 use crate::settings::Settings;
 use anyhow::{Result, bail};
 use clap::Args;
-use mopqdb::{Machine, QueryOptions, Search};
+use mopqdb::{Machine, Query, QueryOptions, Search, Snapshot, Value};
 use serde_json::json;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -11,9 +12,10 @@ use std::time::{Duration, Instant};
 
 /// Time queries on this database, against the memory bandwidth of this machine
 ///
-/// Queries are stored vectors of evenly spaced rows, one at a time. Before timing, some answers are compared with those
-/// of the scalar kernel on one thread. The bandwidth is measured in the same run, by reading as many bytes as a query
-/// scans with as many threads.
+/// Queries are asked one at a time. They are those of --queries, or else stored vectors of evenly spaced rows, which have
+/// no words. The time that the encoder takes for a text is printed apart, and is not part of the other figures. Before
+/// timing, some answers are compared with those of the scalar kernel on one thread. The bandwidth is measured in the same
+/// run, by reading as many bytes as a query scans with as many threads.
 ///
 /// Queries use codes if the database has any, as with `--search codes`. `--search auto` times what `mopqdb query` does:
 /// candidates by codes, ordered by their stored vectors.
@@ -25,6 +27,7 @@ use std::time::{Duration, Instant};
 Examples:
   mopqdb bench my.db
   mopqdb bench my.db --search auto
+  mopqdb bench my.db --search auto --queries log.txt
   mopqdb bench my.db -k 100 --threads 1 --json
   MOPQDB_KERNEL=portable mopqdb bench my.db")]
 pub struct Bench {
@@ -40,6 +43,9 @@ pub struct Bench {
     /// Candidates of `--search auto`
     #[arg(long, value_name = "C")]
     candidates: Option<usize>,
+    /// Ask these: one text per line, or vectors (.npy, .fvecs or .fbin)
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
     /// Seconds of queries
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     seconds: f64,
@@ -62,7 +68,8 @@ impl Bench {
                 self.db.display()
             );
         }
-        let queries = snapshot.sample_vectors(QUERIES)?;
+        let queries = self.queries(&snapshot)?;
+        let asked: Vec<Query<'_>> = queries.iter().map(as_query).collect();
         let search = self.search.unwrap_or(match snapshot.model().quantizer() {
             Some(_) => Search::Codes,
             None => Search::Exact,
@@ -74,48 +81,66 @@ impl Bench {
         options.candidates = self.candidates;
         // Also checks every checksum and brings the codes into memory: not timed.
         let plain = snapshot.on_plain_kernel()?;
-        for (number, query) in queries.iter().enumerate().take(CHECKED) {
-            if reader.query_with(query, &options)? != plain.query_with(query, &options)? {
+        for (number, &query) in asked.iter().enumerate().take(CHECKED) {
+            if snapshot.query_with(query, &options)? != plain.query_with(query, &options)? {
                 bail!(
                     "query {number} has another answer than on the plain kernel; please report this, with what `mopqdb stats {}` says",
                     self.db.display()
                 );
             }
         }
-        let explained = snapshot
-            .query_explained(&[(&queries[0]).into()], &options)?
-            .1;
+        let explained = snapshot.query_explained(&asked[..1], &options)?.1;
         let bytes = |name: &str| -> f64 {
             let stages = explained.stages.iter().filter(|stage| stage.name == name);
             stages.map(|stage| stage.bytes as f64).sum()
         };
         let (scanned, scored) = (bytes("candidates"), bytes("score"));
-        let mut times = Vec::new();
+        let (mut times, mut encoding) = (Vec::new(), Vec::new());
+        let mut by_stage: Vec<(&str, Vec<f64>)> = Vec::new();
         let deadline = Instant::now() + Duration::from_secs_f64(self.seconds.clamp(0.05, 3600.0));
         while Instant::now() < deadline || times.len() < 10 {
-            let query = &queries[times.len() % queries.len()];
+            let query = asked[times.len() % asked.len()];
             let started = Instant::now();
-            black_box(reader.query_with(query, &options)?);
-            times.push(started.elapsed().as_secs_f64());
+            let (hits, explained) = black_box(snapshot.query_explained(&[query], &options)?);
+            let micros = started.elapsed().as_secs_f64() * 1e6;
+            drop(hits);
+            let encodes = matches!(query, Query::Text(_)) && search != Search::Words;
+            let encoder = if encodes {
+                explained.stages[0].micros
+            } else {
+                0.0
+            };
+            times.push(micros - encoder);
+            encoding.push(encoder);
+            by_stage.resize_with(explained.stages.len(), Default::default);
+            for ((name, all), stage) in by_stage.iter_mut().zip(&explained.stages) {
+                *name = stage.name;
+                all.push(stage.micros);
+            }
         }
-        times.sort_by(f64::total_cmp);
-        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-        let (p50, p99) = (at(0.5), at(0.99));
+        let by_stage: Vec<(&str, f64)> = (by_stage.into_iter())
+            .map(|(name, mut all)| (name, percentiles(&mut all)[0]))
+            .collect();
+        let [p50, p99] = percentiles(&mut times);
+        let [encoding, _] = percentiles(&mut encoding);
         let threads = settings.threads();
         let machine = Machine::detect()?;
         let bandwidth = machine.read_bandwidth(scanned as usize, threads);
-        let rows_per_s = rows as f64 / p50;
-        let gb_per_s = (scanned + scored) / p50 / 1e9;
+        let rows_per_s = rows as f64 / p50 * 1e6;
+        let gb_per_s = (scanned + scored) / p50 / 1e3;
         let scanned_per_row = scanned / rows as f64;
         let kernel = machine.kernel();
         let mut out = Out::new(settings);
         if out.is_json() {
             out.object(&json!({
                 "rows_per_s": rows_per_s, "gb_per_s": gb_per_s, "bandwidth_share": gb_per_s / bandwidth,
-                "bandwidth_gb_per_s": bandwidth, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6, "queries": times.len(),
+                "bandwidth_gb_per_s": bandwidth, "p50_us": p50, "p99_us": p99,
+                "encoding_p50_us": encoding,
+                "stages": by_stage.iter().map(|(stage, us)| json!({"stage": stage, "us": us})).collect::<Vec<_>>(),
+                "queries": times.len(),
                 "search": search.name(), "candidates": explained.candidates, "scanned_bytes_per_row": scanned_per_row,
                 "vector_bytes_per_query": scored, "kernel": kernel, "threads": threads, "rows": rows, "k": k,
-                "answers_checked": queries.len().min(CHECKED),
+                "answers_checked": asked.len().min(CHECKED),
             }))?;
             return out.flush();
         }
@@ -123,8 +148,15 @@ impl Bench {
         let mut add = |name: &str, value: String| table.row(vec![name.into(), value]);
         add(
             "query, median and 99th percentile",
-            format!("{:.0} us, {:.0} us", p50 * 1e6, p99 * 1e6),
+            format!("{p50:.0} us, {p99:.0} us"),
         );
+        let stages = by_stage
+            .iter()
+            .map(|(name, us)| format!("{name} {us:.0} us"));
+        add("stages, medians", stages.collect::<Vec<_>>().join(", "));
+        if encoding > 0.0 {
+            add("encoder, median", format!("{encoding:.0} us"));
+        }
         add(
             "rows per second",
             format!("{:.1} million", rows_per_s / 1e6),
@@ -148,11 +180,37 @@ impl Bench {
             "rows, k, queries checked and timed",
             format!(
                 "{rows}, {k}, {} and {}",
-                queries.len().min(CHECKED),
+                asked.len().min(CHECKED),
                 times.len()
             ),
         );
         out.table(&table)?;
         out.flush()
     }
+
+    /// Returns the queries to ask.
+    fn queries(&self, snapshot: &Snapshot) -> Result<Vec<Value>> {
+        let Some(path) = &self.queries else {
+            let vectors = snapshot.sample_vectors(QUERIES)?;
+            return Ok(vectors.into_iter().map(Value::Vector).collect());
+        };
+        let queries = read_queries(path)?;
+        if queries.is_empty() {
+            bail!("{} has no queries", path.display());
+        }
+        Ok(queries)
+    }
+}
+
+fn as_query(value: &Value) -> Query<'_> {
+    match value {
+        Value::Text(text) => text.into(),
+        Value::Vector(vector) => vector.into(),
+    }
+}
+
+/// Returns the median and the 99th percentile.
+fn percentiles(times: &mut [f64]) -> [f64; 2] {
+    times.sort_by(f64::total_cmp);
+    [0.5, 0.99].map(|share| times[((times.len() - 1) as f64 * share) as usize])
 }

@@ -1,19 +1,16 @@
 use crate::exit::usage;
 use crate::out::{Out, Table};
 use crate::progress::Progress;
-use crate::rows::Lines;
 use crate::rows::pairs::Columns;
+use crate::rows::read_queries;
 use crate::settings::Settings;
 use crate::stop;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use mopqdb::eval::{FindOptions, Questions, tune};
-use mopqdb::{Database, Error, Value};
-use mopqdb_formats::vectors::read_all;
+use mopqdb::{Database, Error};
 use serde_json::json;
-use std::fs::File;
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Choose how many candidates queries take, for a recall that you name
 ///
@@ -116,7 +113,8 @@ impl Tune {
     fn questions(&self, snapshot: &mopqdb::Snapshot) -> Result<Questions> {
         let Some(path) = &self.pairs else {
             let path = self.columns.queries.as_deref();
-            return unlabelled(path.expect("clap asks for one of both"));
+            let path = path.expect("clap asks for one of both");
+            return Ok(Questions::unlabelled(read_queries(path)?));
         };
         let pairs = self.columns.read(path)?;
         let find = FindOptions::default().by_key(self.columns.by_key());
@@ -124,29 +122,4 @@ impl Tune {
         self.columns.check_missing(&pairs, &questions)?;
         Ok(questions)
     }
-}
-
-/// Reads queries without answers.
-fn unlabelled(path: &Path) -> Result<Questions> {
-    let is_vectors = matches!(
-        path.extension().and_then(|end| end.to_str()),
-        Some("npy" | "fvecs" | "fbin")
-    );
-    if is_vectors {
-        let (dim, values) = read_all(path)?;
-        let vectors = values
-            .chunks_exact(dim)
-            .map(|vector| Value::Vector(vector.to_vec()));
-        return Ok(Questions::unlabelled(vectors));
-    }
-    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    let mut lines = Lines::new(path.display().to_string(), Box::new(BufReader::new(file)));
-    let mut texts = Vec::new();
-    while let Some(line) = lines.read()? {
-        let line = line?;
-        if !line.trim().is_empty() {
-            texts.push(Value::Text(line.to_owned()));
-        }
-    }
-    Ok(Questions::unlabelled(texts))
 }

@@ -12,6 +12,7 @@ mod keys;
 mod open;
 pub mod pairs;
 mod parse;
+mod queries;
 mod source;
 mod texts;
 mod vectors;
@@ -23,6 +24,7 @@ pub use keys::KeyFile;
 pub use mopqdb_formats::lines::{Lines, MAX_LINE};
 pub use open::{Input, open};
 pub use parse::tsv;
+pub use queries::read_queries;
 pub use source::Source;
 
 use anyhow::Result;

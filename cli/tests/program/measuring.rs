@@ -76,6 +76,27 @@ fn a_bench_counts_what_each_way_of_searching_reads() {
 }
 
 #[test]
+fn a_bench_asks_the_queries_of_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    database(dir.path(), 3000);
+    data(&dir.path().join("q.npy"), 2, 2, 16);
+    let bench = |file: &str| {
+        let arguments = ["bench", "my.db", "--seconds", "0.05", "--queries", file];
+        run(dir.path(), &[&arguments[..], &["--json"]].concat())
+    };
+    let found = &bench("q.npy").json()[0];
+    assert_eq!(
+        (&found["answers_checked"], &found["encoding_p50_us"]),
+        (&2.into(), &0.0.into())
+    );
+    std::fs::write(dir.path().join("empty.txt"), "\n\n").unwrap();
+    assert!(bench("empty.txt").failed(1).contains("has no queries"));
+    data(&dir.path().join("wide.npy"), 2, 2, 17);
+    let error = bench("wide.npy").failed(1);
+    assert!(error.contains("17") && error.contains("16"), "{error}");
+}
+
+#[test]
 fn a_bench_of_few_rows_or_none_says_so() {
     let dir = tempfile::tempdir().unwrap();
     data(&dir.path().join("v.npy"), 1, 2, 16);

@@ -65,6 +65,19 @@ fn texts_are_inserted_found_read_and_evaluated() {
         .map(|line| line.split('\t').nth(2).unwrap())
         .collect();
     assert_eq!(keys, ["b", "c"]);
+    // The encoder's time is not part of a query's.
+    let bench = |search: &str| {
+        let arguments = ["bench", "x.db", "--queries", "q.txt", "--seconds", "0.05"];
+        let found = run(
+            dir,
+            &[&arguments[..], &["--search", search, "--json"]].concat(),
+        )
+        .json();
+        ["p50_us", "encoding_p50_us"].map(|name| found[0][name].as_f64().unwrap())
+    };
+    let [query, encoding] = bench("auto");
+    assert!(query > 0.0 && encoding > 0.0, "{query} {encoding}");
+    assert_eq!(bench("words")[1], 0.0);
     let by_stdin = crate::support::run_with(
         dir,
         &["query", "x.db", "--stdin", "-k", "1"],
