@@ -25,9 +25,12 @@ pub fn answer(arguments: &[String]) -> Result<()> {
         [_, "build", case, index, setting] => {
             Case::open(case)?.build(Path::new(index), &serde_json::from_str(setting)?)?
         }
-        [_, "search", case, index, _setting, asking, hits] => {
-            let asking = serde_json::from_str(asking)?;
-            Case::open(case)?.search(Path::new(index), &asking, Path::new(hits))?
+        [_, "search", case, index, setting, asking, hits] => {
+            let (setting, asking) = (
+                serde_json::from_str(setting)?,
+                serde_json::from_str(asking)?,
+            );
+            Case::open(case)?.search(Path::new(index), &setting, &asking, Path::new(hits))?
         }
         [_, "insert", case, index, _setting] => Case::open(case)?.insert(Path::new(index))?,
         _ => bail!("peers/peer.py documents what a peer is asked"),
@@ -41,15 +44,27 @@ fn about(name: &str) -> Result<Value> {
         "mopqdb_exact" => "mopqdb, full precision",
         "mopqdb_opq" => "mopqdb, OPQ codes",
         "mopqdb_mopq" => "mopqdb, MoPQ codes",
+        "mopqdb_opq_rescored" => "mopqdb, OPQ codes, re-scored",
+        "mopqdb_mopq_rescored" => "mopqdb, MoPQ codes, re-scored",
         _ => bail!("no peer {name}"),
     };
     Ok(json!({"name": name, "version": env!("CARGO_PKG_VERSION"), "durable": "yes"}))
 }
 
+/// The ways in which an index of ours is searched: by codes alone, or with stored vectors of so many candidates.
+pub fn searches(name: &str) -> Value {
+    match name.ends_with("_rescored") {
+        true => {
+            json!([100, 200, 400, 1000, 4000].map(|candidates| json!({"candidates": candidates})))
+        }
+        false => json!([{}]),
+    }
+}
+
 fn settings(name: &str, dim: usize, bytes: usize) -> Value {
     match name {
-        "mopqdb_opq" if dim.is_multiple_of(bytes) => {
-            json!([{"build": {"subspaces": bytes}, "bytes": bytes, "search": [{}]}])
+        "mopqdb_opq" | "mopqdb_opq_rescored" if dim.is_multiple_of(bytes) => {
+            json!([{"build": {"subspaces": bytes}, "bytes": bytes, "search": searches(name)}])
         }
         "mopqdb_exact" => json!([{"build": {}, "bytes": 4 * dim, "search": [{}]}]),
         _ => json!([]),
@@ -161,19 +176,22 @@ impl Case {
         Ok(())
     }
 
-    fn search(&self, index: &Path, asking: &Asking, hits: &Path) -> Result<Value> {
+    fn search(&self, index: &Path, setting: &Value, asking: &Asking, hits: &Path) -> Result<Value> {
         let (dim, queries) = read_all(&self.dir.join("queries.npy"))?;
         let queries: Vec<&[f32]> = queries.chunks_exact(dim).collect();
         let before = process::resident()?;
         let opened = Instant::now();
         let options = Options::default().threads(asking.threads);
         let reader = Reader::open(index, options)?;
-        // Peers with as many bytes per row answer from these bytes alone.
-        let search = match reader.snapshot().model().quantizer() {
-            Some(_) => Search::Codes,
-            None => Search::Exact,
+        let top = QueryOptions::top(self.fetch);
+        let top = match (
+            setting["candidates"].as_u64(),
+            reader.snapshot().model().quantizer(),
+        ) {
+            (Some(candidates), _) => top.candidates(candidates as usize),
+            (None, Some(_)) => top.search(Search::Codes),
+            (None, None) => top.search(Search::Exact),
         };
-        let top = QueryOptions::top(self.fetch).search(search);
         reader.query_with(queries[0], &top)?;
         let opened = opened.elapsed().as_secs_f64();
 

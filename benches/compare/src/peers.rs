@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Peers that scan codes or full-precision vectors: every case.
-pub const SCANS: &str = "mopqdb_opq mopqdb_exact faiss_pq faiss_opq faiss_fastscan scann_ah lancedb_pq lancedb_refined \
+pub const SCANS: &str = "mopqdb_opq mopqdb_opq_rescored mopqdb_exact faiss_pq faiss_opq faiss_fastscan scann_ah lancedb_pq lancedb_refined \
                          faiss_flat sqlite_vec_flat";
 /// Graphs: up to [`GRAPH_ROWS`] only, for their memory and build time.
 pub const GRAPHS: &str = "usearch_hnsw hnswlib_hnsw";
 pub const GRAPH_ROWS: usize = 1_000_000;
 /// Ours with codes learned from pairs, where there is such a model.
-pub const LEARNED: &str = "mopqdb_mopq";
+pub const LEARNED: &str = "mopqdb_mopq mopqdb_mopq_rescored";
 
 /// What a peer says of itself.
 #[derive(Debug, Deserialize)]

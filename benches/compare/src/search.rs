@@ -39,7 +39,7 @@ pub fn run(
         eprintln!("  {peer}: {why:#}");
         json!({"name": peer, "why": format!("{why:#}")})
     };
-    let learned = case.learned.iter().map(|_| LEARNED);
+    let learned = case.learned.iter().flat_map(|_| LEARNED.split(' '));
     let graphs = if rows <= GRAPH_ROWS { GRAPHS } else { "" };
     let others = SCANS.split(' ').chain(graphs.split_whitespace());
     let wanted = |peer: &&str| only.is_empty() || only.iter().any(|o| peer.starts_with(o.as_str()));
@@ -66,8 +66,10 @@ pub fn run(
 }
 
 fn entry<'a>(case: &'a Case, programs: &'a Programs, peer: &'a str) -> Result<Entry<'a>> {
-    let settings = if let Some(bundle) = case.learned.as_ref().filter(|_| peer == LEARNED) {
-        let only = json!([{"build": {"bundle": bundle}, "bytes": BYTES, "search": [{}]}]);
+    let is_learned = LEARNED.split(' ').any(|learned| learned == peer);
+    let settings = if let Some(bundle) = case.learned.as_ref().filter(|_| is_learned) {
+        let search = crate::peer::searches(peer);
+        let only = json!([{"build": {"bundle": bundle}, "bytes": BYTES, "search": search}]);
         serde_json::from_value(only)?
     } else {
         let [rows, dim, bytes] = [case.rows, case.dim, BYTES].map(|n| n.to_string());
