@@ -4,7 +4,7 @@
 # An empty environment (`env -i HOME PATH`) is enough; rustup's usual place is found without its profile line.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help demo test claim lint doc setup clean native-onnxruntime native-model native-libtorch default-bundle
+.PHONY: help demo test claim lint portable doc setup clean native-onnxruntime native-model native-libtorch default-bundle
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 22
@@ -32,6 +32,9 @@ lint: ## format, clippy, licences and advisories
 	cargo clippy --workspace --all-targets -- -D warnings
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; \
 	else echo "lint: cargo-deny is not installed (cargo install cargo-deny): licences and advisories were not checked" >&2; fi
+
+portable: ## the libraries without code for x86-64, or for aarch64 where that target can be installed
+	@scripts/portable.sh
 
 doc: ## the documentation, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

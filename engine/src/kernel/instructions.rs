@@ -315,6 +315,10 @@ impl Kernel {
         dim: usize,
         rows: Places<'_, i8>,
         scales: &[f32],
+        #[cfg_attr(
+            not(target_arch = "x86_64"),
+            expect(unused_variables, reason = "VNNI is of x86-64")
+        )]
         allowed: bool,
         out: &mut [f32],
     ) {

@@ -21,6 +21,10 @@ mod bytes;
 mod columns;
 mod deficits;
 mod distance;
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "other kernels use the plain twin")
+)]
 mod dots;
 mod filter;
 #[cfg(test)]
