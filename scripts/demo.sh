@@ -2,6 +2,7 @@
 # The main job, end to end, on real texts: the doc comments of this project's own dependencies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+exec 3>&1
 
 began=$SECONDS
 times=()
@@ -17,7 +18,8 @@ quoted() {
   done
   printf '%s\n' "${line# }"
 }
-run() { printf '$ '; quoted target/debug/mopqdb "$@"; target/debug/mopqdb "$@"; }
+# The command goes to the terminal, also where the answer goes to a file.
+run() { { printf '$ '; quoted target/debug/mopqdb "$@"; } >&3; target/debug/mopqdb "$@"; }
 # Leaves the new model's id in `model`.
 train() { printf '$ '; quoted target/debug/mopqdb train demo.db "$@"; model=$(target/debug/mopqdb train demo.db "$@"); printf '%s\n' "$model"; }
 
@@ -34,29 +36,54 @@ run insert demo.db demo.data/rows.jsonl
 lap "inserting"
 
 question="split a string at whitespace"
-say "Searching, exactly: nothing is trained yet"
+say "Searching at once: nothing is trained, every stored vector is compared"
 run query demo.db "$question" -k 3
 lap "querying"
 
-say "Training OPQ: codes of 8 bytes, fitted to reconstruct the vectors"
+# One query at a time on one thread, without the time of the encoder, which is the same for all.
+cut -f 1 demo.data/test.tsv > demo.data/questions.txt
+rm -f demo.data/*.json
+bench() { run bench demo.db --search "$1" --queries demo.data/questions.txt --threads 1 --seconds 2 --json > "demo.data/$2.json"; }
+
+say "Learning OPQ codes: 8 bytes per row, fitted to reconstruct the vectors"
 train --method opq
-run rebuild demo.db --model "$model"
+opq=$model
+run rebuild demo.db --model "$opq"
 lap "OPQ: training and rebuilding"
+say "By these codes alone"
+run query demo.db "$question" -k 3 --search codes
+bench codes opq
+lap "measuring"
 
-say "Training MoPQ: codes of 8 bytes, fitted to find the right answer"
+say "Learning MoPQ codes and how to score candidates, from pairs of question and answer"
 train --pairs demo.data/train.tsv --valid demo.data/valid.tsv --key-ids
-run rebuild demo.db --model "$model"
+mopq=$model
+run rebuild demo.db --model "$mopq"
 lap "MoPQ: training and rebuilding"
-
-say "Searching again, in 8 bytes per row"
+say "By these codes alone"
+run query demo.db "$question" -k 3 --search codes
+say "By codes and words, ordered by stored vectors: the default"
 run query demo.db "$question" -k 3
+say "What each stage of this query did"
+run query demo.db "$question" -k 3 --explain > /dev/null
 lap "querying"
 
-say "Recall on pairs of crates that no training saw"
-run eval demo.db --pairs demo.data/test.tsv --key-ids --model all -k 10
-lap "evaluating"
+say "Measuring on pairs of crates that no training saw"
+bench codes mopq
+bench exact exact
+bench words words
+bench auto auto
+run eval demo.db --pairs demo.data/test.tsv --key-ids --model "$mopq" --model "$opq" --search codes,auto,exact,words -k 1,10 --json > demo.data/eval.json
+lap "measuring"
+
+python3 scripts/demo_table.py demo.data
 
 say "Where the time went"
 printf '%s\n' "${times[@]}"
 printf '%5ss  in all\n' "$((SECONDS - began))"
-printf '\nSearch on: %s\n' "$(quoted target/debug/mopqdb query demo.db "iterate over two slices at once")"
+printf '\nSearch on, and compare:\n'
+for words in "iterate over two slices at once" "run code when a value goes out of scope"; do
+  for search in codes auto exact; do
+    printf '  %s\n' "$(quoted target/debug/mopqdb query demo.db "$words" -k 3 --search "$search")"
+  done
+done
