@@ -8,10 +8,10 @@ use crate::query::plan::Plan;
 use crate::row::{QueryOptions, Search};
 use crate::scan::Found;
 
-/// For each question, the share of exact search's first k rows that are among the first k of [`Search::Auto`].
+/// Returns, for each question, the share of exact search's first k rows that are among the first k of [`Search::Auto`].
 pub(super) fn shares(evaluator: &Evaluator<'_>, k: usize, steps: &Steps) -> Result<Vec<f64>> {
     let (searched, options) = (&evaluator.searched, &evaluator.options);
-    // Rows that are left out may stand before the others.
+    // Excluded rows may rank above the others.
     let depth = k + evaluator.most_excluded();
     let mut auto = QueryOptions::top(depth);
     if let Some(candidates) = options.candidates {

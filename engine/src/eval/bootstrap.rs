@@ -1,18 +1,18 @@
-//! Intervals by the paired bootstrap: the same resampled queries for every model, so that a difference between two is
-//! not drowned in the difference between queries.
+//! Intervals by the paired bootstrap: every model is measured on the same resampled queries, so the variance between
+//! queries does not hide the difference between two models.
 
 use crate::kernel::random::Random;
 
 /// A 95% interval.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Interval {
-    /// 2.5% of the resamples are below.
+    /// The 2.5th percentile of the resampled values.
     pub low: f64,
-    /// 2.5% of the resamples are above.
+    /// The 97.5th percentile of the resampled values.
     pub high: f64,
 }
 
-/// Resamples drawn.
+/// The number of resamples.
 const DRAWS: usize = 1000;
 
 /// Returns the interval of the mean.
@@ -20,10 +20,10 @@ pub fn interval(values: &[f64], seed: u64) -> Interval {
     resample(values.len(), seed, |drawn| mean(values, drawn))
 }
 
-/// Returns the interval of `mean ours - mean theirs`, both of the same drawn queries.
+/// Returns the interval of `mean ours - mean theirs`, where each resample draws the same queries for both.
 ///
 /// # Panics
-/// If they are not of the same queries.
+/// If the two slices have different lengths.
 pub fn difference(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     assert_eq!(ours.len(), theirs.len(), "recalls of the same queries");
     resample(ours.len(), seed, |drawn| {
@@ -31,10 +31,10 @@ pub fn difference(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     })
 }
 
-/// Returns the interval of `mean ours / mean theirs`, likewise.
+/// Returns the interval of `mean ours / mean theirs`, where each resample draws the same queries for both.
 ///
 /// # Panics
-/// If they are not of the same queries.
+/// If the two slices have different lengths.
 pub fn ratio(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     assert_eq!(ours.len(), theirs.len(), "recalls of the same queries");
     resample(ours.len(), seed, |drawn| {
@@ -42,8 +42,7 @@ pub fn ratio(ours: &[f64], theirs: &[f64], seed: u64) -> Interval {
     })
 }
 
-/// Returns the mean of each query's recall over several runs (seeds) of one system, to be compared with another
-/// system's.
+/// Returns each query's recall, averaged over several runs (seeds) of one system, for a comparison with another system.
 ///
 /// # Panics
 /// If a run has fewer queries than the first.
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_as_wide_as_the_standard_error_says() {
+    fn an_interval_has_the_width_that_the_standard_error_predicts() {
         let values: Vec<f64> = (0..2000).map(|n| f64::from(u8::from(n % 4 == 0))).collect();
         let Interval { low, high } = interval(&values, 7);
         let standard_error = (0.25_f64 * 0.75 / 2000.0).sqrt();
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn pairing_sees_a_small_difference_between_noisy_queries() {
+    fn pairing_detects_a_small_difference_between_noisy_queries() {
         let ours: Vec<f64> = (0..1000)
             .map(|n| f64::from(n % 2) + if n % 10 == 0 { 0.1 } else { 0.0 })
             .collect();
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_queries_share_cancels_out_of_a_ratio() {
+    fn variance_that_both_systems_share_cancels_out_of_a_ratio() {
         let mut random = Random::new(2);
         let theirs: Vec<f64> = (0..500).map(|_| random.unit()).collect();
         let ours: Vec<f64> = theirs.iter().map(|x| x * 1.1).collect();

@@ -1,4 +1,4 @@
-//! Rows ranked by their codes, whether they come from a snapshot or from memory.
+//! Ranks rows by their codes, whether the rows come from a snapshot or from memory.
 
 use super::codes::{CodeCounter, CodeReport, Usage};
 use super::held::Held;
@@ -21,7 +21,8 @@ pub(super) struct Coded<'a> {
 }
 
 impl Coded<'_> {
-    /// Places among codes and, where there is a head, among its projections; what the codes are like.
+    /// Returns places among the codes, places among the unquantized projections if there is a head, and a report on the
+    /// codes.
     pub(super) fn evaluate(&self) -> Result<Evaluation> {
         let numbers = Numbers::of(&self.searched.parts, 0);
         let places = self.places(&numbers)?;
@@ -50,7 +51,7 @@ impl Coded<'_> {
         Ok((counter.finish(), head.map(|head| head.ranking.finish().0)))
     }
 
-    /// Places among codes and the codewords in use, for which rows need not be projected by themselves.
+    /// Returns places among the codes and the codewords in use. Does not project the rows separately.
     pub(super) fn rank(&self) -> Result<CodePlaces> {
         let numbers = Numbers::of(&self.searched.parts, 0);
         let mut usage = Usage::new(self.quantizer.shape());
@@ -123,7 +124,7 @@ impl Coded<'_> {
         flush(&mut vectors, &mut codes)
     }
 
-    /// Vectors as the head projects them: (n, dim).
+    /// Returns the vectors as the head projects them: (n, dim).
     fn project(&self, vectors: &[f32]) -> Result<Vec<f32>> {
         let width = self.quantizer.input_dim();
         let mut projected = vec![0.0; vectors.len() / width * self.quantizer.dim()];
@@ -135,7 +136,7 @@ impl Coded<'_> {
     }
 }
 
-/// Places among the projections of a head.
+/// The places of right rows among the projections of a head.
 struct Projected<'a> {
     coded: &'a Coded<'a>,
     /// (queries, dim)
@@ -171,7 +172,7 @@ impl<'a> Projected<'a> {
         })
     }
 
-    /// `keys` is (n, dim).
+    /// Adds keys of shape (n, dim).
     fn add(&mut self, keys: &[f32]) -> Result<()> {
         let (ranking, first) = (&mut self.ranking, self.next);
         self.next += (keys.len() / self.coded.quantizer.dim()) as u32;
@@ -181,7 +182,7 @@ impl<'a> Projected<'a> {
     }
 }
 
-/// Calls `with` with keys (n, dim) and queries (m, dim) of the head's space, the keys' numbers beginning at `first`.
+/// Calls `with` with keys (n, dim) and queries (m, dim) in the head's space. The keys are numbered from `first`.
 fn in_space<T>(
     coded: &Coded<'_>,
     keys: &[f32],
@@ -208,7 +209,7 @@ fn in_space<T>(
     })
 }
 
-/// Maps rows (n, width) to `out` (n, anything), a share for each thread.
+/// Maps rows (n, width) to `out` (n, anything), with one share per thread.
 pub(super) fn in_parallel<T: Send>(
     threads: usize,
     rows: &[f32],

@@ -8,25 +8,25 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Properties of a model's codes.
 #[derive(Debug, Clone, Serialize)]
 pub struct CodeReport {
-    /// Mean of |k - k^|^2 over all rows, k being the row's embedding and k^ what its code stands for.
+    /// Mean of |k - k^|^2 over all rows, where k is the row's embedding and k^ the reconstruction from its code.
     pub distortion: f64,
-    /// The same over the mean of |k - mean k|^2: comparable between models whose embeddings differ in length.
+    /// `distortion` divided by the mean of |k - mean k|^2: comparable between models whose embeddings differ in length.
     pub relative_distortion: f64,
     /// Mean of |k|^2.
     pub mean_norm: f64,
-    /// Returns the codewords that some row uses, per subspace.
+    /// The number of codewords that some row uses, per subspace.
     pub used: Vec<usize>,
-    /// Entropy of the codes in bits, per subspace: at most the bits of a codeword, if all are used
-    /// equally.
+    /// Entropy of the codes in bits, per subspace: the width of a codeword in bits if all codewords are used equally,
+    /// else less.
     pub entropy: Vec<f64>,
-    /// Different codes among the rows.
+    /// The number of different codes among the rows.
     pub distinct: usize,
-    /// How many rows use each codeword: (subspaces, codewords).
+    /// The number of rows that use each codeword: (subspaces, codewords).
     #[serde(skip)]
     pub usage: Vec<Vec<u64>>,
 }
 
-/// How many rows use each codeword.
+/// Counts how many rows use each codeword.
 pub(super) struct Usage {
     /// (subspaces, codewords)
     counts: Vec<Vec<u64>>,
@@ -39,7 +39,7 @@ impl Usage {
         }
     }
 
-    /// Codes (n, subspaces).
+    /// Adds codes of shape (n, subspaces).
     pub(super) fn add(&mut self, codes: &[u8]) {
         for code in codes.chunks_exact(self.counts.len()) {
             for (book, &codeword) in self.counts.iter_mut().zip(code) {
@@ -48,13 +48,13 @@ impl Usage {
         }
     }
 
-    /// Returns the codewords that some row uses, per subspace.
+    /// Returns the number of codewords that some row uses, per subspace.
     pub(super) fn used(&self) -> Vec<usize> {
         let used = |book: &Vec<u64>| book.iter().filter(|&&count| count > 0).count();
         self.counts.iter().map(used).collect()
     }
 
-    /// In bits, per subspace.
+    /// Returns the entropy in bits, per subspace.
     fn entropy(&self) -> Vec<f64> {
         let entropy = |book: &Vec<u64>| -> f64 {
             let rows = book.iter().sum::<u64>() as f64;
@@ -66,7 +66,7 @@ impl Usage {
     }
 }
 
-/// Adds up rows.
+/// Accumulates a [`CodeReport`] over rows.
 pub(super) struct CodeCounter<'a> {
     quantizer: &'a Quantizer,
     rows: u64,
@@ -90,7 +90,7 @@ impl<'a> CodeCounter<'a> {
         }
     }
 
-    /// Embeddings (n, dim) and their codes (n, subspaces).
+    /// Adds embeddings (n, dim) and their codes (n, subspaces).
     pub(super) fn add(&mut self, embeddings: &[f32], codes: &[u8]) {
         let (dim, subspaces) = (self.quantizer.dim(), self.quantizer.shape().subspaces());
         let mut decoded = vec![0.0; dim];

@@ -1,5 +1,5 @@
-//! Rows as a query would search them under any model. What the model in service makes of them is read where it is; what
-//! another would make of them is held in memory: codes, and vectors where the encoder is another one too.
+//! The rows of a database as a query would search them under any model. Codes and vectors of the active model are read
+//! in place. For another model, codes are computed and held in memory, and so are vectors if its encoder differs.
 
 use super::Steps;
 use super::coded::in_parallel;
@@ -16,25 +16,25 @@ use crate::view::searchable::Searchable;
 use crate::words::{Indexed, Words};
 use std::ops::Range;
 
-/// Texts encoded at once.
+/// Texts encoded per batch.
 const TEXTS: usize = 256;
-/// Rows quantized at once; a multiple of a block's.
+/// Rows quantized per batch; a multiple of the block size.
 const QUANTIZED: usize = 1 << 14;
 
-/// Some rows, and what of them is in memory.
+/// Some rows, with what is held in memory for them.
 pub(super) struct Held<'a> {
     rows: Rows<'a>,
     dim: usize,
-    /// Packed codes; `None`: those of the part.
+    /// Packed codes. `None` means that the part's own codes are used.
     blocks: Option<Vec<u8>>,
 }
 
 enum Rows<'a> {
-    /// With the vectors that are stored.
+    /// The vectors that are stored.
     Part(Part<'a>),
-    /// With vectors (rows, dim) of another encoder.
+    /// Vectors (rows, dim) of another encoder.
     Encoded(Part<'a>, Stored),
-    /// Of no database: (rows, dim).
+    /// Rows that are in no database: (rows, dim).
     Values(&'a [f32]),
 }
 
@@ -48,7 +48,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Holds the codes that a quantizer makes of these rows.
+    /// Computes and holds the codes that a quantizer gives these rows.
     pub(super) fn quantized(
         mut self,
         quantizer: &Quantizer,
@@ -96,7 +96,7 @@ impl Searchable for Held<'_> {
                 Ok(&all[blocks.start * bytes..blocks.end * bytes])
             }
             (None, Rows::Part(part) | Rows::Encoded(part, _)) => part.blocks(blocks),
-            (None, Rows::Values(_)) => panic!("codes are asked of rows that have none"),
+            (None, Rows::Values(_)) => panic!("rows without codes were ranked by codes"),
         }
     }
 
@@ -148,7 +148,7 @@ pub(super) fn under<'a>(
     let encodes = model.encoder_id() != active.encoder_id();
     if !encodes && model.dim() != active.dim() {
         return Err(Error::model(
-            "the model takes vectors of another width than the stored ones",
+            "the model takes vectors of a different width than the stored vectors",
         ));
     }
     if encodes {
@@ -193,7 +193,7 @@ pub(super) fn under<'a>(
     })
 }
 
-/// Returns how many steps [`under`] takes: a row to encode or to quantize is one.
+/// Returns how many steps [`under`] takes. Encoding a row is one step, and so is quantizing it.
 pub(super) fn work(snapshot: &Snapshot, model: &Model) -> u64 {
     let rows: u64 = snapshot.parts().map(|part| part.len() as u64).sum();
     let encodes = model.encoder_id() != snapshot.model().encoder_id();
@@ -201,12 +201,12 @@ pub(super) fn work(snapshot: &Snapshot, model: &Model) -> u64 {
     u64::from(encodes) * snapshot.rows() + u64::from(quantizes) * rows
 }
 
-/// Whether codes have to be made for a model; those of the active one are there.
+/// Returns `true` if codes must be computed for this model. Those of the active model are stored.
 fn are_codes_made(snapshot: &Snapshot, model: &Model) -> bool {
     model.quantizer().is_some() && model.codes_id() != snapshot.model().codes_id()
 }
 
-/// The vectors of a part's texts; those of dead rows are zero.
+/// Returns the vectors of a part's texts; those of dead rows are zero.
 fn encoded(part: Part<'_>, model: &Model, steps: &Steps) -> Result<Stored> {
     let (dim, precision) = (model.dim(), model.precision());
     let zero = precision.round(&vec![0.0; dim], dim, false);

@@ -8,8 +8,8 @@ use crate::quantizer::Quantizer;
 use crate::query::searched::Searched;
 use crate::scan::Scanner;
 
-/// Keys in memory under a quantizer, for a trainer that has no database with it yet. Recall is what a database with
-/// these keys would have.
+/// Keys in memory under a quantizer, for a trainer whose database does not have that quantizer yet. The measured recall
+/// equals that of a database with these keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {
     vectors: &'a [f32],
@@ -18,8 +18,10 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Takes keys of shape (rows, `quantizer.input_dim()`), of length one if the metric is cosine. Refuses half a row, and
-    /// more rows than a `u32` numbers.
+    /// Takes keys of shape (rows, `quantizer.input_dim()`), of length one if the metric is cosine.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the values do not form whole rows, or if there are more rows than a `u32` counts.
     pub fn new(vectors: &'a [f32], quantizer: &'a Quantizer) -> Result<Self> {
         let width = quantizer.input_dim();
         if !vectors.len().is_multiple_of(width) {
@@ -45,8 +47,11 @@ impl<'a> Keys<'a> {
         self
     }
 
-    /// Ranks all keys for each question: by their codes and, if the quantizer has a head, by its projections without
-    /// quantization. Answers name keys by their row. Refuses questions that do not fit the keys.
+    /// Ranks all keys for each question: by their codes and, if the quantizer has a head, also by its unquantized
+    /// projections. Answers name keys by their row number.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the questions do not fit the keys.
     pub fn evaluate(
         &self,
         questions: &VectorQuestions,
@@ -55,8 +60,8 @@ impl<'a> Keys<'a> {
         self.coded(questions, options, |coded| coded.evaluate())
     }
 
-    /// The same by their codes alone, with the first `depth` places told apart: what an epoch of training is judged by.
-    /// Unlike [`evaluate`](Self::evaluate) it does not look at the projections, which takes a second pass over the keys.
+    /// Ranks all keys by their codes alone, with exact places down to `depth`. The trainer judges each epoch by it. It
+    /// is faster than [`evaluate`](Self::evaluate), which makes a second pass over the keys for the projections.
     pub fn rank(&self, questions: &VectorQuestions, depth: usize) -> Result<CodePlaces> {
         let options = EvalOptions::default().cuts([depth]);
         self.coded(questions, &options, |coded| coded.rank())
@@ -122,12 +127,12 @@ mod tests {
     const ROWS: usize = 1500;
     const QUERIES: u32 = 40;
 
-    /// Small whole numbers: sums are exact, whatever their order, and ties abound.
+    /// Returns small whole numbers: their sums are exact in any order, and ties are frequent.
     fn small(random: &mut Random, count: usize) -> Vec<f32> {
         (0..count).map(|_| random.below(5) as f32 - 2.0).collect()
     }
 
-    /// Three codewords in each of two subspaces, behind a head that changes nothing.
+    /// Returns a quantizer with three codewords in each of two subspaces, behind an identity head.
     fn quantizer(codewords: Vec<f32>) -> Quantizer {
         let codebook = Codebook::new(CodeShape::new(2, 3).unwrap(), 2, codewords).unwrap();
         let identity = (0..DIM * DIM).map(|n| f32::from(u8::from(n % (DIM + 1) == 0)));
@@ -138,7 +143,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Every second query leaves a row out, some of them one that is a right row too.
+    /// Returns questions of which every second one excludes a row, sometimes one that is also a right row.
     fn questions(random: &mut Random) -> VectorQuestions {
         let right = (0..QUERIES).map(|query| vec![query, query + 100, query + 1200]);
         let vectors = small(random, QUERIES as usize * DIM);
@@ -153,7 +158,7 @@ mod tests {
         questions
     }
 
-    /// By counting all rows: `score` is of a query and a row.
+    /// Counts over all rows; `score` takes a query and a row.
     fn brute_force(questions: &VectorQuestions, score: impl Fn(usize, u32) -> f32) -> Places {
         let places = |(query, answers): (usize, &Answers)| {
             let place = |right: &u32| {
@@ -185,7 +190,7 @@ mod tests {
         let (keys, questions) = (small(&mut random, ROWS * DIM), questions(&mut random));
         let quantizer = quantizer(small(&mut random, 12));
         let keys_in_memory = Keys::new(&keys, &quantizer).unwrap().threads(2);
-        // A limit that makes chunks of 1,024 rows.
+        // This limit makes chunks of 1,024 rows.
         let options = EvalOptions {
             cuts: vec![50],
             memory_limit: 1,
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_keys_have_one_code_all_stand_alike() {
+    fn keys_with_the_same_code_share_one_place() {
         let mut random = Random::new(4);
         let keys = small(&mut random, ROWS * DIM);
         let quantizer = quantizer(vec![1.0; 12]);
@@ -226,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_the_keys_is_refused() {
+    fn questions_that_do_not_fit_the_keys_are_refused() {
         let quantizer = quantizer(vec![1.0; 12]);
         assert!(Keys::new(&[0.0; 5], &quantizer).is_err());
         let keys = Keys::new(&[0.0; 8], &quantizer).unwrap();
@@ -241,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn without_questions_there_is_still_a_report() {
+    fn codes_are_reported_without_questions() {
         let quantizer = quantizer(vec![0.0; 12]);
         let keys = Keys::new(&[1.0; 8], &quantizer).unwrap();
         let options = EvalOptions::default();

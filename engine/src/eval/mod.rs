@@ -1,14 +1,14 @@
 //! Evaluation: the recall of a model over all live rows of a snapshot.
 //!
-//! [`Questions::find`] looks up the right rows of each query; an [`Evaluator`] ranks the rows for every query, under
-//! any model of the database and in any way of searching, by the stages that serve queries: so evaluation measures what
-//! queries return. The codes of a model that is not in service are held in memory, as are the vectors of another
-//! encoder, up to [`EvalOptions::memory_limit`]. [`Keys`] are ranked in the same way without a database: a trainer
-//! measures with them what it learns.
+//! [`Questions::find`] looks up the right rows of each query. An [`Evaluator`] ranks the rows for every query, under
+//! any model of the database and in any search mode, with the same stages that serve queries; so evaluation measures
+//! what queries return. The codes of an inactive model are held in memory, as are the vectors of another encoder, up to
+//! [`EvalOptions::memory_limit`]. A trainer measures its progress with [`Keys`], which are ranked in the same way
+//! without a database.
 //!
 //! Recall@k is the mean over queries of |right rows among the first k| / |right rows|. Rows with equal codes have equal
-//! scores, and are common: a right row among ties counts with the probability that it is within the first k if ties
-//! fall at random (see [`Place`]), never by its position. [`bootstrap`] gives intervals, paired over queries.
+//! scores, and are common: a right row among ties counts with the probability that it is within the first k if ties are
+//! broken at random (see [`Place`]), never by its position. [`bootstrap`] gives intervals, paired over queries.
 
 mod agreement;
 pub mod bootstrap;
@@ -53,15 +53,15 @@ use std::cell::Cell;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EvalOptions {
-    /// Where recall is measured; places beyond the deepest are not told apart.
+    /// The values of k for which recall is measured. Places beyond the largest are not distinguished.
     pub cuts: Vec<usize>,
-    /// How many candidates [`Search::Auto`] takes by codes; by default as many as a query for that many hits takes.
+    /// How many candidates [`Search::Auto`] takes by codes. By default, as many as a query for k hits takes.
     pub candidates: Option<usize>,
-    /// The number of first questions whose ten best hits are kept.
+    /// The number of questions, from the first on, whose ten best hits are kept.
     pub samples: usize,
-    /// Memory for rows under way, and for the vectors of another encoder, in bytes.
+    /// Memory limit in bytes for rows in progress and for the vectors of another encoder.
     pub memory_limit: usize,
-    /// Counts steps, and can stop them. A step is a row prepared or a query ranked.
+    /// Receives progress and can stop the evaluation. A step is one row prepared or one query ranked.
     pub watch: Watch,
 }
 
@@ -87,12 +87,12 @@ impl EvalOptions {
         candidates: Option<usize>,
     );
 
-    /// The deepest place that is told apart.
+    /// Returns the deepest place that is distinguished.
     fn depth(&self) -> usize {
         self.cuts.iter().copied().max().unwrap_or(1)
     }
 
-    /// Rows of a chunk, each of which takes `row_bytes`.
+    /// Returns the number of rows in a chunk, if each row takes `row_bytes`.
     fn chunk(&self, row_bytes: usize) -> usize {
         (self.memory_limit / row_bytes).clamp(1 << 10, 1 << 20) & !63
     }
@@ -106,55 +106,55 @@ impl std::fmt::Debug for EvalOptions {
     }
 }
 
-/// Hits kept for each sample.
+/// Hits kept per sample.
 const SAMPLE_HITS: usize = 10;
 
-/// Rows found for some questions, best first: score and number of the row in the snapshot's order.
+/// Rows found for some questions, best first: score, and number of the row in the snapshot's order.
 type Samples = Vec<Vec<(f32, u32)>>;
 
-/// What the codes of a model do with the questions.
+/// The result of ranking by the codes of a model.
 #[derive(Debug, Clone)]
 pub struct Evaluation {
-    /// Where the right rows stand among the codes.
+    /// The places of the right rows among the codes.
     pub places: Places,
-    /// Where they stand among unquantized embeddings of the model's own head, where it has one.
+    /// Their places among the unquantized embeddings of the model's own head, if it has one.
     pub head: Option<Places>,
-    /// What the codes are like.
+    /// Distortion and codeword use of the codes.
     pub codes: CodeReport,
 }
 
-/// Where the right keys stand among the codes, and how many codewords the codes use: what [`Keys::rank`] finds.
+/// The result of [`Keys::rank`]: the places of the right keys among the codes, and the codewords in use.
 #[derive(Debug, Clone)]
 pub struct CodePlaces {
-    /// Where the right keys stand.
+    /// The places of the right keys.
     pub places: Places,
-    /// Codewords that some key uses, per subspace.
+    /// The number of codewords that some key uses, per subspace.
     pub used: Vec<usize>,
 }
 
-/// What a candidate of a question is scored by.
+/// The features by which a candidate of a question is scored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Feature {
-    /// The metric between the mapped query and the stored vector.
+    /// The metric's value for the mapped query and the stored vector.
     pub similarity: f32,
-    /// The BM25 score of its words; 0 where it shares none with the query.
+    /// The BM25 score of its words; 0 if it shares none with the query.
     pub words: f32,
-    /// Whether it answers the question.
+    /// Whether the candidate is a right row of the question.
     pub right: bool,
 }
 
-/// The rows of a snapshot as a model searches them, and the questions as it sees them. The model need not be the active
-/// one; where its encoder is another, the texts are encoded again.
+/// The rows of a snapshot as a model searches them, and the questions as the model encodes them. The model need not be
+/// active. If its encoder differs, the texts are encoded again.
 pub struct Evaluator<'a> {
     searched: Searched<'a, Held<'a>>,
     questions: VectorQuestions,
-    /// The terms of each question; empty where rows have no words.
+    /// The terms of each question; empty if rows have no words.
     terms: Vec<Terms>,
     options: EvalOptions,
 }
 
 impl<'a> Evaluator<'a> {
-    /// Prepares rows and questions.
+    /// Prepares rows and questions. This takes long for a model that is not active.
     pub fn new(
         snapshot: &'a Snapshot,
         model: &'a Model,
@@ -170,17 +170,17 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Returns `true` if the model makes codes, by which rows can be searched.
+    /// Returns `true` if the model has codes to search by.
     pub fn has_codes(&self) -> bool {
         self.searched.quantizer.is_some()
     }
 
-    /// Returns `true` if every row has words, by which rows can be searched.
+    /// Returns `true` if every row has words to search by.
     pub fn has_words(&self) -> bool {
         self.searched.has_words()
     }
 
-    /// The most rows that a question leaves out.
+    /// Returns the largest number of rows that a question excludes.
     fn most_excluded(&self) -> usize {
         let excluded = self
             .questions
@@ -190,7 +190,7 @@ impl<'a> Evaluator<'a> {
         excluded.max().unwrap_or(0)
     }
 
-    /// Some questions at a time, as a plan needs them, with their answers.
+    /// Returns the questions in groups, as a plan needs them, with their answers.
     fn asked(&self, plan: Plan) -> impl Iterator<Item = (AskedRef<'_>, &[Answers])> {
         let (dim, all) = (self.searched.dim, self.questions.len());
         let asked = move |first: usize| {
@@ -207,13 +207,14 @@ impl<'a> Evaluator<'a> {
         (0..all).step_by(ranks::TOGETHER).map(asked)
     }
 
-    /// Returns `true` if [`Search::Auto`] differs from [`Search::Exact`]: it takes candidates, and scores them.
+    /// Returns `true` if [`Search::Auto`] differs from [`Search::Exact`], that is, if it takes candidates and scores
+    /// them.
     pub fn rescores(&self) -> bool {
         let words = self.searched.has_words() && self.searched.weight_of_words() > 0.0;
         self.has_codes() || self.searched.has_map() || words
     }
 
-    /// Ranks the rows for each question in one of the ways in which a query can.
+    /// Ranks the rows for each question in one search mode.
     pub fn search(&self, search: Search) -> Result<Ranks> {
         let passes = ranks::passes(self, search)?;
         let steps = self.steps(passes.len() as u64);
@@ -243,8 +244,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns, for each question, its candidates with what they are scored by: so many of each source. For who learns the
-    /// weight of words.
+    /// Returns, for each question, up to `candidates` candidates of each source with their features. Training learns
+    /// the weight of words from them.
     pub fn features(&self, candidates: usize) -> Result<Vec<Vec<Feature>>> {
         let steps = self.steps(1);
         let searched = &self.searched;
@@ -275,8 +276,8 @@ impl<'a> Evaluator<'a> {
         Ok(all)
     }
 
-    /// Returns, for each question, the share of exact search's k best rows that [`Search::Auto`] finds among its k best.
-    /// The right rows of the questions do not matter; those that they leave out are left out of both.
+    /// Returns, for each question, the share of exact search's k best rows that [`Search::Auto`] finds among its k
+    /// best. The right rows of the questions do not matter. Rows that a question excludes are excluded from both.
     pub fn agreement(&self, k: usize) -> Result<Vec<f64>> {
         agreement::shares(self, k, &self.steps(1))
     }
@@ -289,8 +290,8 @@ impl<'a> Evaluator<'a> {
         Ok(Ranks::of_one(search, places, samples))
     }
 
-    /// Returns the report on the codes, and where right rows stand among the unquantized embeddings of the model's
-    /// head, if it has one; `None` if the model makes no codes.
+    /// Returns the report on the codes, and the places of right rows among the unquantized embeddings of the model's
+    /// head, if it has one. Returns `None` if the model has no codes.
     pub fn codes(&self) -> Result<Option<(CodeReport, Option<Places>)>> {
         let Some(quantizer) = self.searched.quantizer else {
             return Ok(None);
@@ -320,7 +321,7 @@ impl std::fmt::Debug for Evaluator<'_> {
     }
 }
 
-/// Tells the progress of an evaluation: rows prepared and queries ranked, each a step.
+/// Reports the progress of an evaluation: each row prepared and each query ranked is a step.
 struct Steps {
     watch: Watch,
     done: Cell<u64>,
@@ -336,7 +337,7 @@ impl Steps {
         }
     }
 
-    /// Counts steps; an error if the user wants to stop.
+    /// Counts steps. Returns an error if the user wants to stop.
     fn add(&self, steps: u64) -> Result<()> {
         self.done.set((self.done.get() + steps).min(self.total));
         self.watch.report(self.done.get(), self.total);
@@ -347,7 +348,7 @@ impl Steps {
     }
 }
 
-/// Keys and queries of a cosine database are of length one: what remains is the inner product.
+/// Returns the metric to rank by: keys and queries of a cosine database have length one, so the inner product suffices.
 fn inner(metric: Metric) -> Metric {
     match metric {
         Metric::L2 => Metric::L2,

@@ -12,21 +12,21 @@ struct Part {
     /// The number of its first live row.
     first: u32,
     living: u32,
-    /// If some rows are dead.
+    /// Set if some rows are dead.
     dead: Option<Dead>,
 }
 
 struct Dead {
-    /// A bit per row: set if it lives.
+    /// One bit per row, set if the row is live.
     live: Vec<u64>,
-    /// Live rows before each word of `live`.
+    /// The number of live rows before each word of `live`.
     before: Vec<u32>,
 }
 
 impl Numbers {
-    /// Returns the numbers from `first` on.
+    /// Numbers the live rows from `first` on.
     ///
-    /// Requires: a `u32` counts all rows, as `Questions::find` made sure.
+    /// Requires: `Questions::find` has checked that a `u32` counts all rows.
     pub(super) fn of<P: Searchable>(parts: &[P], first: u32) -> Self {
         let mut next = first;
         let numbered = parts.iter().map(|part| {
@@ -61,16 +61,16 @@ impl Numbers {
             }
     }
 
-    /// Returns where the row with a number is.
+    /// Returns the place of the row with this number.
     ///
-    /// Requires: there is one.
+    /// Requires: there is such a row.
     pub(super) fn place(&self, number: u32) -> Place {
         let at = self.0.partition_point(|part| part.first <= number);
-        // Parts without live rows begin where the next one does.
+        // A part without live rows begins at the same number as the next one.
         let part = (self.0[..at].iter().enumerate().rev())
             .find(|(_, part)| part.living > 0)
             .map(|(at, _)| at)
-            .expect("the number is that of a row");
+            .expect("the number belongs to a row");
         let within = number - self.0[part].first;
         let row = match &self.0[part].dead {
             Some(dead) => dead.select(within),
@@ -104,7 +104,7 @@ impl Dead {
         }
     }
 
-    /// Live rows before this one.
+    /// Returns the number of live rows before this one.
     fn rank(&self, row: u32) -> u32 {
         let (word, bit) = (row as usize / 64, row % 64);
         self.before[word] + (self.live[word] & ((1 << bit) - 1)).count_ones()
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_and_its_number_lead_to_each_other_whatever_is_dead() {
+    fn rows_and_numbers_convert_both_ways_with_dead_rows() {
         let mut random = Random::new(1);
         let mut some = |rows: usize, share: f64| {
             let mut words = vec![0_u64; rows.div_ceil(64)];

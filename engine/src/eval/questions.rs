@@ -10,21 +10,21 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 /// A query and its right answers, as the user gives them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ask {
-    /// What is asked: a text, or a vector of the stored vectors' width.
+    /// The query: a text, or a vector as wide as the stored vectors.
     pub query: Value,
     /// Texts of the right rows, or their keys ([`FindOptions::by_key`]).
     pub right: BTreeSet<String>,
 }
 
-/// How right rows are found.
+/// Options for finding right rows.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct FindOptions {
-    /// Right answers are given by key, not by text.
+    /// Whether right answers are given by key instead of by text.
     pub by_key: bool,
-    /// Excludes a row that is the query itself (the same text or vector) from the ranking.
+    /// Whether a row that is the query itself (the same text or vector) is excluded from the ranking.
     pub exclude_self: bool,
-    /// The group of each key: with it every row of a right row's group, or of the query's own, is right too.
+    /// The group of each key. If given, every row in the group of a right row, or of the query's own row, is right too.
     pub groups: Option<HashMap<String, String>>,
 }
 
@@ -40,34 +40,34 @@ impl FindOptions {
 /// A query and the rows that answer it, by their number in the snapshot's order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// What is asked.
+    /// The query: a text or a vector.
     pub query: Value,
-    /// Rows that are right; at least one.
+    /// The rows that answer it; at least one.
     pub right: Vec<u32>,
-    /// Rows left out: the query itself.
+    /// The rows excluded from the ranking: the query itself.
     pub excluded: Vec<u32>,
 }
 
 /// The rows that answer one query, by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// Rows that are right; at least one.
+    /// The rows that answer the query; at least one.
     pub right: Vec<u32>,
-    /// Rows left out of the ranking, as if they were not there: the query itself. A right row is never left out.
+    /// The rows excluded from the ranking: the query itself. A right row is never excluded.
     pub excluded: Vec<u32>,
 }
 
 /// Queries as vectors with their answers, for rows that are in no database: see [`Keys`](super::Keys).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct VectorQuestions {
-    /// (queries, dim), as wide as the rows; of length one if the metric is cosine.
+    /// The queries (queries, dim), as wide as the rows; of length one if the metric is cosine.
     pub vectors: Vec<f32>,
     /// The answers to each query.
     pub answers: Vec<Answers>,
 }
 
 impl VectorQuestions {
-    /// Queries (n, dim) and the right rows of each of them; no row is left out of the ranking.
+    /// Creates questions from queries (n, dim) and the right rows of each. No row is excluded from the ranking.
     pub fn new(vectors: Vec<f32>, right: Vec<Vec<u32>>) -> Self {
         let answers = |right| Answers {
             right,
@@ -90,14 +90,14 @@ impl VectorQuestions {
     }
 }
 
-/// Questions that can be answered from a snapshot.
+/// The questions that can be answered from a snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
-    /// Those with a right row.
+    /// The questions with at least one right row.
     pub all: Vec<Question>,
     /// Right answers that are not rows of the snapshot.
     pub missing_answers: BTreeSet<String>,
-    /// Queries left out because none of their answers is a row.
+    /// The number of queries skipped because none of their answers is a row.
     pub unanswerable: u64,
 }
 
@@ -198,7 +198,7 @@ impl Questions {
         Ok(questions)
     }
 
-    /// The terms of each question: none of a vector. Empty where rows have no words.
+    /// Returns the terms of each question; a vector has none. Returns nothing if rows have no words.
     pub(super) fn terms(&self, words: Option<&Words>) -> Vec<Terms> {
         let Some(words) = words else {
             return Vec::new();
@@ -222,7 +222,7 @@ impl Questions {
         })
     }
 
-    /// (questions, dim)
+    /// Returns the queries as vectors of the model: (questions, dim).
     fn vectors(&self, model: &Model) -> Result<Vec<f32>> {
         let mut vectors = Vec::with_capacity(self.all.len() * model.dim());
         for some in self.all.chunks(256) {

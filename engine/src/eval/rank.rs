@@ -1,4 +1,4 @@
-//! Ranking: counting the rows that score more than a right row, and those that score the same.
+//! Ranking: counts the rows that score more than a right row, and those that score the same.
 
 use super::numbers::Numbers;
 use super::{Answers, Place, Places, SAMPLE_HITS, Samples, Steps};
@@ -12,10 +12,10 @@ use crate::stored::StoredRef;
 use crate::view::searchable::Searchable;
 use std::ops::Range;
 
-/// Queries that share a pass.
+/// Queries per pass.
 const TOGETHER: usize = 32;
 
-/// Rows that a stage of a query ranks by one kind of score.
+/// Rows that a query stage ranks by one kind of score.
 pub(super) trait Pool {
     /// Returns the number of live rows.
     fn rows(&self) -> usize;
@@ -26,21 +26,19 @@ pub(super) trait Pool {
     /// Returns the score of a row for a query, bit-equal to what [`best`](Self::best) gives.
     fn score(&self, query: usize, number: u32) -> Result<f32>;
 
-    /// Returns the k best rows for each of some queries, best first, and perhaps more that tie with
-    /// the last.
+    /// Returns the k best rows for each of some queries, best first. More may follow that tie with the last.
     fn best(&self, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>>;
 
-    /// Returns how many rows have this score for a query, where a search for `k` rows ended among
-    /// them.
+    /// Returns how many rows have this score for a query, if a search for `k` rows ended among rows of that score.
     fn count_equal(&self, query: usize, score: f32, k: usize) -> Result<usize>;
 }
 
 /// The scores of the rows that a query's answers name.
 #[derive(Default)]
 pub(super) struct Named {
-    /// Of each right row.
+    /// The score of each right row.
     right: Vec<f32>,
-    /// Of each excluded row.
+    /// The score of each excluded row.
     excluded: Vec<f32>,
 }
 
@@ -63,7 +61,7 @@ impl Named {
     }
 }
 
-/// The places of all right rows, as far as rows have been seen.
+/// The places of all right rows, over the rows added so far.
 pub(super) struct Ranking<'a> {
     answers: &'a [Answers],
     depth: usize,
@@ -74,7 +72,7 @@ pub(super) struct Ranking<'a> {
 }
 
 impl<'a> Ranking<'a> {
-    /// Tells the first `depth` places apart, and keeps the hits of the first `samples` queries.
+    /// Distinguishes the first `depth` places, and keeps the hits of the first `samples` queries.
     pub(super) fn new(
         answers: &'a [Answers],
         named: Vec<Named>,
@@ -85,7 +83,7 @@ impl<'a> Ranking<'a> {
             greater: 0,
             equal: 0,
         };
-        // Excluded rows may stand before the right ones, and are taken out in the end.
+        // Excluded rows may rank above the right ones; `finish` removes them.
         let excluded_at_most = (named.iter()).map(|named| named.excluded.len()).max();
         Self {
             depth: depth + excluded_at_most.unwrap_or(0),
@@ -112,7 +110,7 @@ impl<'a> Ranking<'a> {
         Ok(ranking.finish())
     }
 
-    /// Counts the rows of a pool in.
+    /// Adds the rows of a pool.
     pub(super) fn add(&mut self, pool: &impl Pool, steps: &Steps) -> Result<()> {
         let count = self.answers.len();
         for start in (0..count).step_by(TOGETHER) {
@@ -130,7 +128,7 @@ impl<'a> Ranking<'a> {
     fn count(&mut self, query: usize, pool: &impl Pool, found: &[Found]) -> Result<()> {
         let right = &self.named[query].right;
         for (own, place) in right.iter().zip(&mut self.places[query]) {
-            // Ties with the last one found may go on past it.
+            // Rows that tie with the last one found may not have been found.
             let cut =
                 found.len() < pool.rows() && found.last().is_some_and(|last| last.score == *own);
             let equal = match cut {
@@ -157,7 +155,7 @@ impl<'a> Ranking<'a> {
         best.truncate(SAMPLE_HITS);
     }
 
-    /// Places without the excluded rows, and the samples' hits.
+    /// Returns the places without the excluded rows, and the hits of the samples.
     pub(super) fn finish(mut self) -> (Places, Samples) {
         for (query, places) in self.places.iter_mut().enumerate() {
             let Answers { right, excluded } = &self.answers[query];
@@ -213,7 +211,8 @@ impl<P: Searchable> Pool for ByCodes<'_, P> {
         candidates::by_codes(self.searched, queries, &Masks::none(), k)
     }
 
-    /// One look at each row: early in training most rows may have one code, and the best k of them are dear to keep.
+    /// Scores each row once. Early in training most rows may have the same code, and keeping the best k of them would
+    /// be expensive.
     fn count_equal(&self, query: usize, score: f32, _: usize) -> Result<usize> {
         let table = self.table(query)?;
         let shape = table.shape();
@@ -273,7 +272,7 @@ impl<P: Searchable> Pool for ByVectors<'_, P> {
         candidates::by_vectors(self.searched, queries, &Masks::none(), k)
     }
 
-    /// By deeper searches: only the scan gives scores that are bit-equal to its own.
+    /// Searches deeper. Only the scan gives scores that are bit-equal to its own.
     fn count_equal(&self, query: usize, score: f32, k: usize) -> Result<usize> {
         let mut deeper = k;
         loop {
@@ -286,12 +285,12 @@ impl<P: Searchable> Pool for ByVectors<'_, P> {
     }
 }
 
-/// Some of the queries (queries, dim).
+/// Returns a range of the queries (queries, dim).
 fn of(queries: &[f32], range: Range<usize>, dim: usize) -> &[f32] {
     &queries[range.start * dim..range.end * dim]
 }
 
-/// A stored vector by itself, and its width.
+/// A single stored vector, and its width.
 struct Alone<'a>(StoredRef<'a>, usize);
 
 impl VectorSource for Alone<'_> {

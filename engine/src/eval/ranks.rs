@@ -1,4 +1,4 @@
-//! The result of one search mode, at each depth with the candidates that a query of that depth uses.
+//! The result of one search mode. At each depth, rows are ranked with the candidates that a query of that depth uses.
 
 use super::numbers::Numbers;
 use super::{Evaluator, Place, Places, SAMPLE_HITS, Samples, Steps};
@@ -9,18 +9,18 @@ use crate::row::{QueryOptions, Search};
 use crate::scan::Found;
 use std::collections::HashMap;
 
-/// Queries that share a pass.
+/// Queries per pass.
 pub(super) const TOGETHER: usize = 32;
 
-/// Where the right rows of each question stand in one way of searching.
+/// The places of the right rows of each question in one search mode.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Ranks {
-    /// How rows were searched.
+    /// The search mode.
     pub search: Search,
     /// Rows found for the first questions, best first: score and number of the row in the snapshot's order.
     pub samples: Samples,
-    /// By the number of hits up to which they hold, ascending; at least one.
+    /// One pass per range of depths, in ascending order of the depth up to which it holds; at least one.
     passes: Vec<Pass>,
 }
 
@@ -28,13 +28,13 @@ pub struct Ranks {
 #[derive(Debug, Clone)]
 struct Pass {
     up_to: usize,
-    /// How many candidates such queries take, where they are scored again.
+    /// How many candidates such queries take and score again, if they do.
     candidates: Option<usize>,
     places: Places,
 }
 
 impl Ranks {
-    /// Places that hold at every depth.
+    /// Creates ranks whose places hold at every depth.
     pub(super) fn of_one(search: Search, places: Places, samples: Samples) -> Self {
         Self {
             search,
@@ -52,14 +52,14 @@ impl Ranks {
         &self.pass(k).places
     }
 
-    /// Returns how many candidates by codes a query for k hits scored again; `None` if it was answered otherwise.
+    /// Returns how many candidates a query for k hits took by codes and scored again; `None` if it took none.
     pub fn candidates(&self, k: usize) -> Option<usize> {
         self.pass(k).candidates
     }
 
     fn pass(&self, k: usize) -> &Pass {
         let holds = self.passes.iter().find(|pass| k <= pass.up_to);
-        (holds.or(self.passes.last())).expect("there is one pass at least")
+        (holds.or(self.passes.last())).expect("there is at least one pass")
     }
 
     /// Returns recall@k: the mean over questions.
@@ -73,15 +73,15 @@ impl Ranks {
     }
 }
 
-/// A depth, and the candidates of a query for that many hits.
+/// A depth, and the number of candidates that a query for that many hits takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Depth {
     cut: usize,
     candidates: usize,
 }
 
-/// Returns the depths at which queries take different numbers of candidates: each is the deepest of its number.
-/// Without candidates there is one pass, at the deepest.
+/// Returns the depths at which queries take different numbers of candidates: for each number, the deepest. Without
+/// candidates there is one pass, at the greatest depth.
 pub(super) fn passes(evaluator: &Evaluator<'_>, search: Search) -> Result<Vec<Depth>> {
     let options = &evaluator.options;
     let mut cuts = options.cuts.clone();
@@ -118,7 +118,7 @@ pub(super) fn rescored(
         passes: Vec::new(),
     };
     for (n, depth) in passes.iter().enumerate() {
-        // Samples are the first ten hits: those of the shallowest queries.
+        // The samples are the first ten hits of the shallowest queries.
         let samples = match n {
             0 => evaluator.options.samples,
             _ => 0,
@@ -151,7 +151,7 @@ pub(super) fn by_words(
     Ok(Ranks::of_one(Search::Words, places, samples))
 }
 
-/// Answers all questions as a query with these options. All of its hits are ranked, so that those that tie are counted.
+/// Answers all questions as a query with these options would. All hits are ranked, so ties are counted.
 fn pass(
     evaluator: &Evaluator<'_>,
     options: &QueryOptions,
@@ -187,7 +187,7 @@ fn pass(
     Ok((Places(places), kept))
 }
 
-/// The places of right rows among hits, best first; one that is not among them stands behind every depth.
+/// Returns the places of right rows among hits, best first. A row that is not among them is placed beyond every depth.
 fn places_among(hits: &[(f32, u32)], right: &[u32]) -> Vec<Place> {
     let scores: HashMap<u32, f32> = hits.iter().map(|(score, row)| (*row, *score)).collect();
     let place = |right: &u32| match scores.get(right) {

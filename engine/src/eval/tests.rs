@@ -1,4 +1,4 @@
-//! Places against a few lines of brute force: ties, exclusions, groups, several chunks.
+//! Compares places with a few lines of brute force: ties, exclusions, groups, several chunks.
 
 use super::*;
 use crate::database::Database;
@@ -19,7 +19,7 @@ struct Setup {
     vectors: Vec<Vec<f32>>,
 }
 
-/// Few codewords, so that ties abound.
+/// Uses few codewords, so that ties are frequent.
 fn setup(metric: Metric, head: bool) -> Setup {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random::new(11);
@@ -80,7 +80,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
         let snapshot = setup.database.snapshot();
         let model = Model::open(setup.bundle.clone(), 1).unwrap();
         let quantizer = model.quantizer().unwrap();
-        // Some queries are rows themselves, and are left out of their own ranking.
+        // Some queries are rows themselves, and are excluded from their own ranking.
         let asks: Vec<Ask> = (0..40)
             .map(|n| Ask {
                 query: Value::Vector(match n % 2 {
@@ -101,7 +101,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
         let questions = Questions::find(&snapshot, &asks, &find).unwrap();
         assert_eq!(questions.all.len(), 40);
         assert_eq!(questions.all[2].excluded, [14]);
-        // A limit that makes chunks of 1,024 rows.
+        // This limit makes chunks of 1,024 rows.
         let options = EvalOptions {
             cuts: vec![1, 5, 20],
             candidates: None,
@@ -112,7 +112,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
         let evaluator = Evaluator::new(&snapshot, &model, &questions, options.clone()).unwrap();
         let evaluation = evaluator.search(Search::Codes).unwrap();
         let exact = evaluator.search(Search::Exact).unwrap();
-        // Fewer rows than a query for 250 hits takes candidates: the order of exact search.
+        // There are fewer rows than a query for 250 hits takes candidates, so the order is that of exact search.
         let all = EvalOptions {
             cuts: vec![250],
             ..options
@@ -126,7 +126,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
             .unwrap();
         for (n, question) in questions.all.iter().enumerate() {
             let Value::Vector(query) = &question.query else {
-                panic!("vectors were asked")
+                panic!("the questions are vectors")
             };
             let table = quantizer.table(query).unwrap();
             let coded = |row: usize| table.score(&codes[row * 2..][..2]);
@@ -185,7 +185,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
 }
 
 #[test]
-fn a_head_has_a_ceiling_of_its_own() {
+fn places_among_projections_bound_those_among_codes() {
     let setup = setup(Metric::Ip, true);
     let model = Model::open(setup.bundle.clone(), 1).unwrap();
     let asks = [Ask {
@@ -282,7 +282,7 @@ fn a_tie_counts_by_its_chance_and_lies_between_its_bounds() {
 }
 
 #[test]
-fn whoever_asks_to_stop_is_heard() {
+fn an_evaluation_stops_on_request() {
     let setup = setup(Metric::Ip, false);
     let asks = [Ask {
         query: Value::Vector(vec![0.5; DIM]),

@@ -1,4 +1,4 @@
-//! How many candidates queries need: measured on real queries, for a target that the user names.
+//! How many candidates queries need, measured on real queries for a target that the user sets.
 
 use super::{EvalOptions, Evaluator, Questions};
 use crate::error::{Error, Result};
@@ -9,17 +9,17 @@ use crate::watch::Watch;
 use serde::Serialize;
 use std::time::Instant;
 
-/// What a number of candidates finds, and what it takes.
+/// Recall and cost of one number of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Tried {
-    /// Candidates of a query.
+    /// Candidates per query.
     pub candidates: usize,
-    /// The share of what is to be found: of the right answers where there are some, else of exact search's hits.
+    /// The share that was found: of the right answers if there are some, else of exact search's hits.
     pub found: f64,
-    /// The same, divided by what the most candidates find.
+    /// `found` divided by what the largest number of candidates finds.
     pub share: f64,
-    /// The time of a query in the median, its encoding excluded, in microseconds.
+    /// The median time of a query in microseconds, without encoding.
     pub micros: f64,
 }
 
@@ -29,20 +29,21 @@ pub struct Tried {
 pub struct Tuned {
     /// Hits per query.
     pub k: usize,
-    /// What was tried, fewest candidates first.
+    /// All numbers that were tried, in ascending order.
     pub tried: Vec<Tried>,
-    /// The fewest candidates that reach the target; `None` if none do.
+    /// The smallest number of candidates that reaches the target; `None` if none does.
     pub chosen: Option<Serving>,
 }
 
-/// Queries that are timed.
+/// The number of queries that are timed.
 const TIMED: usize = 64;
 
-/// Tries numbers of candidates for queries for `k` hits under the active model, and chooses the fewest that find at least
-/// `target` of what the most candidates find. Questions with right answers are measured by these; without, by the hits of
-/// exact search.
+/// Tries numbers of candidates for queries for `k` hits under the active model, and chooses the smallest that finds at
+/// least `target` of what the largest finds. Questions with right answers are measured by those; without, by the hits
+/// of exact search.
 ///
-/// The questions should be real queries: queries made of stored rows find themselves, and mislead.
+/// Use real queries. A query that is the text of a stored row finds that row easily, which makes the result too
+/// optimistic.
 ///
 /// # Errors
 /// [`Error::Invalid`] if there are no questions, if the target is not above 0 and at most 1, or if the active model
@@ -106,7 +107,8 @@ pub fn tune(
     })
 }
 
-/// The numbers of candidates to try: from k on, in steps of about a third, up to a hundred per hit, and 4,000 at least.
+/// Returns the numbers of candidates to try: from k on, in steps of about a third, up to a hundred per hit, and 4,000
+/// at least.
 fn numbers(k: usize, rows: u64) -> Vec<usize> {
     let rows = usize::try_from(rows).unwrap_or(usize::MAX).max(k);
     let most = (100 * k).max(4_000).min(rows).min(MAX_CANDIDATES);
@@ -119,7 +121,7 @@ fn numbers(k: usize, rows: u64) -> Vec<usize> {
     numbers
 }
 
-/// The median time of a query.
+/// Returns the median time of a query.
 fn micros(snapshot: &Snapshot, vectors: &[Vec<f32>], k: usize, candidates: usize) -> Result<f64> {
     let options = QueryOptions::top(k).candidates(candidates);
     let mut times = Vec::with_capacity(vectors.len());
@@ -133,7 +135,7 @@ fn micros(snapshot: &Snapshot, vectors: &[Vec<f32>], k: usize, candidates: usize
 }
 
 impl Questions {
-    /// Returns questions without right answers: to [`tune`] against exact search.
+    /// Returns questions without right answers, which [`tune`] measures against exact search.
     pub fn unlabelled(queries: impl IntoIterator<Item = Value>) -> Self {
         let all = queries.into_iter().map(|query| super::Question {
             query,

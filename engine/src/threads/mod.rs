@@ -1,4 +1,4 @@
-//! Starting threads, and sharing work among them. One that can't be started is an error, never a panic.
+//! Starting threads, and sharing work among them. A thread that can't be started is an error, never a panic.
 
 pub(crate) mod turns;
 
@@ -7,34 +7,34 @@ pub(crate) use turns::lock;
 use crate::error::{Error, Result};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-/// The largest number of threads that can be asked for. Each costs memory maps and process ids, and a process that runs
-/// out of them is aborted.
+/// The largest number of threads that can be requested. Each thread costs memory maps and process ids, and a process
+/// that runs out of them is aborted.
 pub const MAX_THREADS: usize = 1024;
 
-/// Returns the number of threads that a setting means: 0 is one for each core.
+/// Returns the number of threads that a setting means; 0 means one per core.
 pub(crate) fn count(setting: usize) -> Result<usize> {
     match setting {
         0 => Ok(cores()),
         1..=MAX_THREADS => Ok(setting),
         _ => Err(Error::invalid(format!(
-            "{setting} threads are more than the limit of {MAX_THREADS}; 0 takes one for each core"
+            "{setting} threads are more than the limit of {MAX_THREADS}; 0 means one per core"
         ))),
     }
 }
 
-/// Returns the number of threads that run at once on this machine.
+/// Returns the number of threads that this machine runs at once.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Starts a thread that outlives its starter's frame.
+/// Starts a thread that outlives the caller's stack frame.
 pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     refuse_in_tests()?;
     let started = Builder::new().name(name.into()).spawn(work);
     started.map_err(|e| not_started(name, &e))
 }
 
-/// Starts a thread of a scope.
+/// Starts a thread in a scope.
 pub(crate) fn start_in<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -45,13 +45,13 @@ pub(crate) fn start_in<'scope, T: Send + 'scope>(
     started.map_err(|e| not_started(name, &e))
 }
 
-/// Processes all shares in parallel: the last one on this thread, each of the others on its own thread. Returns the
-/// answers in the order of the shares.
+/// Processes all shares in parallel: the last one on this thread, each of the others on a thread of its own. Returns
+/// the results in the order of the shares.
 ///
 /// For rare work; queries use the scanner's persistent threads.
 ///
 /// # Errors
-/// That of the first share, in their order, that has one; [`Error::Invalid`] if a thread can't be started.
+/// The error of the first share, in their order, that fails; [`Error::Invalid`] if a thread can't be started.
 pub(crate) fn share_out<S: Send, T: Send>(
     name: &str,
     shares: impl IntoIterator<Item = S>,
@@ -111,11 +111,11 @@ pub(crate) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     thread_local! {
-        /// Threads that this thread may still start; `None` for any number.
+        /// The number of threads that this thread may still start; `None` for no limit.
         pub(super) static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
     }
 
-    /// Runs something on a thread that may start `left` others.
+    /// Runs `work` on a thread that may start `left` other threads.
     pub(crate) fn with_threads_left<T>(left: usize, work: impl FnOnce() -> T) -> T {
         LEFT.set(Some(left));
         let done = work();
@@ -124,7 +124,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn more_threads_than_can_be_served_are_refused() {
+    fn more_threads_than_the_limit_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let new = CreateOptions::vectors(2, Metric::Ip);
         let options = Options {
@@ -135,14 +135,14 @@ pub(crate) mod tests {
         let error = Database::create(&path, &new, options.clone()).unwrap_err();
         assert!(matches!(&error, Error::Invalid(_)), "{error}");
         assert!(error.to_string().contains("1025 threads"), "{error}");
-        assert!(!path.exists(), "it is refused before anything is made");
+        assert!(!path.exists(), "it is refused before anything is created");
         drop(Database::create(&path, &new, Options::default()).unwrap());
         assert!(Database::open(&path, options.clone()).is_err());
         assert!(crate::Reader::open(&path, options).is_err());
     }
 
     #[test]
-    fn each_share_has_a_thread_and_its_answer_the_place_of_the_share() {
+    fn results_are_in_the_order_of_the_shares() {
         let this = || std::thread::current().id();
         let work = |n: usize| Ok((n * n, this()));
         let answers = share_out("of a test", [1, 2, 3], work).unwrap();
@@ -157,7 +157,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_share_in_order_that_fails_is_the_one_that_is_told() {
+    fn the_error_of_the_first_failing_share_is_returned() {
         let done = AtomicUsize::new(0);
         let error = share_out("of a test", 0..4, |n| {
             done.fetch_add(1, Ordering::Relaxed);
@@ -176,7 +176,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_thread_that_can_not_be_started_is_an_error_and_the_database_opens_when_it_can() {
+    fn a_thread_that_cannot_be_started_is_an_error_and_the_database_opens_later() {
         let dir = tempfile::tempdir().unwrap();
         let new = CreateOptions::vectors(2, Metric::Ip);
         let options = Options {
@@ -199,7 +199,7 @@ pub(crate) mod tests {
                 }
             }
         }
-        // Two of the scan, one that seals, one for maintenance.
+        // Two threads scan, one seals and one is for maintenance.
         assert_eq!(opened, 2, "4 threads are enough");
     }
 }

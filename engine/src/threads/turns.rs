@@ -4,16 +4,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 static GIVE_WAY: OnceLock<fn()> = OnceLock::new();
 
-/// Makes each lock of a store a place where another thread may come first: `give_way` is called before each try. For a
-/// scheduler that runs all threads on one, in which no thread may block in the operating system. Stays for the
-/// process; does nothing in builds without assertions.
+/// Makes each lock of a store a point where another thread may run first: `give_way` is called before each attempt to
+/// lock. For a scheduler that runs all threads on one operating system thread, where none may block. The setting lasts
+/// as long as the process; it does nothing in builds without assertions.
 #[cfg(any(test, feature = "testing"))]
 pub fn take_turns(give_way: fn()) {
     let _ = GIVE_WAY.set(give_way);
 }
 
-/// Locks a mutex and ignores poison: every value is replaced in one step, so it is complete even
-/// after a panic.
+/// Locks a mutex and ignores poison: every value is replaced in one step, so it is complete even after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     if cfg!(debug_assertions)
         && let Some(give_way) = GIVE_WAY.get()
