@@ -1,8 +1,7 @@
 //! A consistent copy of a live database, taken as a reader.
 //!
 //! The copy is marked as unfinished (see [`creation`](crate::version::creation)) until all of it is durable. Bytes are
-//! copied, so damage to one does not affect the other. Equal files of the models of a copy are one file, as in a
-//! database.
+//! copied, so damage to one does not affect the other. Models in the copy share equal files, as in a database.
 
 use crate::Model;
 use crate::disk::files::{self, Disk, Files, Storage};
@@ -27,14 +26,14 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// What is copied, and how.
+/// Options of a backup.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct BackupOptions {
-    /// Leave out the models that are not active, with their codes and vectors, and the records of training.
+    /// Whether to leave out the models that are not active, with their codes and vectors, and the records of training.
     pub active_only: bool,
-    /// Share immutable files with the database by hard links, where the file system can. Such a copy takes little
-    /// space and time, and does not protect against a failing disk: both share the same bytes.
+    /// Whether to share immutable files with the database by hard links, if the file system supports them. Such a copy
+    /// takes little space and time, and does not protect against a failing disk: both share the same bytes.
     pub link: bool,
 }
 
@@ -58,16 +57,16 @@ impl BackupOptions {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Backup {
-    /// Files of the copy.
+    /// The number of files in the copy.
     pub files: u64,
-    /// Bytes that were written for them.
+    /// The number of bytes written for them.
     pub bytes: u64,
-    /// Files among them that are hard links: to a file of the database, or to an equal one in the copy.
+    /// The number of files that are hard links: to a file of the database, or to an equal file in the copy.
     pub linked: u64,
 }
 
 /// Copies a database as it is now to a directory that is missing or empty, while others query and write it. The copy is
-/// a database of its own, with every row and deletion acknowledged before the call, every registered model, and the
+/// an independent database, with every row and deletion acknowledged before the call, every registered model, and the
 /// records of training. `orphans/` and a rebuild in progress are not copied.
 ///
 /// If it fails, or the process is stopped, the next call with this destination starts over; until then the destination
@@ -80,7 +79,7 @@ pub fn backup(dir: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Backup> {
     backup_with(dir, dest, &BackupOptions::default())
 }
 
-/// Copies what the options ask for; see [`backup`].
+/// Copies a database with these options; see [`backup`].
 pub fn backup_with(
     dir: impl AsRef<Path>,
     dest: impl AsRef<Path>,
@@ -97,14 +96,14 @@ pub fn backup_on(
     options: &BackupOptions,
 ) -> Result<Backup> {
     let from = Layout::existing(dir)?;
-    // Not a database: say so before anything is written.
+    // Refuse a directory that is not a database before anything is written.
     manifest::newest(files, from.dir())?;
     refuse_overlap(dir, dest)?;
     let to = Layout::new(dest);
     let creation = Creation::begin(files, &to, Making::Copy)?;
     match copy_settled(files, &from, &to, &creation, options) {
         Ok(done) => {
-            // The copy is whole and durable. A marker that stays is removed by its first writer.
+            // The copy is complete and durable. If removing the marker fails, the copy's first writer removes it.
             if let Err(e) = creation.finish(files, &to) {
                 tracing::warn!("{}: {e}", to.dir().display());
             }
@@ -158,7 +157,7 @@ fn resolve(path: &Path) -> Result<PathBuf> {
     Ok(resolved)
 }
 
-/// Copies until no other version was committed meanwhile.
+/// Copies until no other version was committed in the meantime.
 fn copy_settled(
     files: &dyn Files,
     from: &Layout,
@@ -166,12 +165,13 @@ fn copy_settled(
     creation: &Creation,
     options: &BackupOptions,
 ) -> Result<Backup> {
-    // The writer may retire files under our hands: what was copied of that version is dropped, and we begin again.
+    // The writer may retire files while they are copied. Then what was copied of that version is dropped, and the copy
+    // starts over.
     for _ in 0..20 {
         let record = manifest::newest(files, from.dir())?;
         let mut copy = Copying {
             files,
-            // Models are read as `Bundle` needs them: from the disk.
+            // Models are read from the disk, since `Bundle` needs paths.
             storage: Arc::new(Disk::default()),
             from,
             to,
@@ -202,19 +202,19 @@ struct Copying<'c> {
     record: &'c VersionRecord,
     options: &'c BackupOptions,
     done: Backup,
-    /// Files of models in the copy, by their sha256, which was checked.
+    /// The files of models in the copy, by their verified sha256.
     contents: HashMap<String, PathBuf>,
 }
 
 impl Copying<'_> {
-    /// Returns `false` if the writer has moved on to another version before a file of this one was copied.
+    /// Returns `false` if the writer committed another version and retired a file of this one before it was copied.
     fn run(&mut self) -> Result<bool> {
         for directory in self.to.directories() {
             self.create_dir(&directory)?;
         }
-        // A retired log is not missed when the directory is listed. Its rows are then in a segment of a newer version:
-        // so the logs come first, and are believed if the version is still the newest. Its segments have names, and
-        // one that is retired before it is copied is missed.
+        // Listing the directory does not notice a log that was retired; its rows are then in a segment of a newer
+        // version. So the logs are copied first, and count only if the version is still the newest afterwards. Segments
+        // are copied by name, so one that is retired before it is copied is an error.
         self.logs()?;
         if self.is_outdated()? {
             return Ok(false);
@@ -238,12 +238,12 @@ impl Copying<'_> {
         for directory in self.to.directories().iter().rev() {
             self.sync_dir(directory)?;
         }
-        // The manifest comes last: an unfinished copy is not a database.
+        // The manifest is written last: an unfinished copy is not a database.
         manifest::publish(self.files, self.to.dir(), self.record)?;
         Ok(true)
     }
 
-    /// Returns whether the writer has committed another version.
+    /// Returns `true` if the writer has committed another version.
     fn is_outdated(&self) -> Result<bool> {
         let newest = manifest::newest(self.files, self.from.dir())?;
         Ok(newest.generation != self.record.generation)
@@ -253,7 +253,7 @@ impl Copying<'_> {
         for id in version::replay::live_logs(self.files, self.from, self.record)? {
             let path = self.from.logs().join(log::name(id));
             let bytes = self.read(&path)?;
-            // Up to the last complete record: what follows is being written and was not acknowledged.
+            // Up to the last complete record. What follows is being written and was not acknowledged.
             let whole = log::read(&path, id, &bytes, 0)?.end as usize;
             if whole > 0 {
                 self.write(&self.to.logs().join(log::name(id)), &bytes[..whole])?;
@@ -284,7 +284,7 @@ impl Copying<'_> {
                         id.short()
                     )));
                 }
-                // Pruned meanwhile.
+                // The model was pruned in the meantime.
                 Err(e) if is_not_found(&e) => self.forget(id)?,
                 done => done?,
             }
@@ -303,7 +303,7 @@ impl Copying<'_> {
                 continue;
             }
             let written = self.copy(&from, &to)?;
-            // A link shares already. Of a damaged file nothing is known: the next one is copied from its own model.
+            // A link shares its bytes already. A damaged file has no verified hash, so the next model copies its own.
             let is_sound = |bytes: Mapping| entry.matches(&bytes);
             if written > 0 && self.files.map(&to).is_ok_and(is_sound) {
                 self.contents.insert(entry.sha256.clone(), to);
@@ -313,14 +313,14 @@ impl Copying<'_> {
         let registered = here.join(REGISTERED_FILE);
         match self.files.read(&registered) {
             Ok(line) => self.write(&there.join(REGISTERED_FILE), &line)?,
-            // An earlier version of this program registered it.
+            // An earlier version of this program registered the model.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io("reading", registered)(e)),
         }
         self.sync_dir(&there)
     }
 
-    /// Drops what was copied of a model.
+    /// Removes what was copied of a model.
     fn forget(&mut self, id: ModelId) -> Result<()> {
         let there = self.to.model(id);
         self.contents.retain(|_, path| !path.starts_with(&there));
@@ -355,7 +355,7 @@ impl Copying<'_> {
             for file in &others {
                 match self.copy(&file.within(&here), &file.within(&there)) {
                     Err(e) if is_not_found(&e) && self.is_outdated()? => return Ok(false),
-                    // Pruned meanwhile.
+                    // The model was pruned in the meantime.
                     Err(e) if is_not_found(&e) => {}
                     done => drop(done?),
                 }
@@ -364,7 +364,7 @@ impl Copying<'_> {
         Ok(true)
     }
 
-    /// Copies the records of training runs. The trainer replaces them as it goes: each is whole by itself.
+    /// Copies the records of training runs. The trainer replaces each file in one step, so each is complete by itself.
     fn runs(&mut self) -> Result<()> {
         let runs = self.from.runs();
         let is_dir =
@@ -395,7 +395,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Copies an immutable file, or links it if the options say so. Returns the bytes that were written.
+    /// Copies an immutable file, or links it if the options ask for links. Returns the number of bytes written.
     fn copy(&mut self, from: &Path, to: &Path) -> Result<u64> {
         match self.options.link {
             true => self.place(from, to, files::link_or_copy),
@@ -443,7 +443,7 @@ impl Copying<'_> {
     }
 }
 
-/// Returns `true` if the error is damage of the source.
+/// Returns `true` if the error means that the source is damaged.
 fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Incompatible { .. }) || is_not_found(error)
 }

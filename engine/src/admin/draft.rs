@@ -11,10 +11,11 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 impl Learned {
-    /// Writes the bundle into the directory of a database, without making it one of its models.
+    /// Writes the bundle into the directory of a database, without registering it as a model.
     pub fn draft(&self, db: impl AsRef<Path>, evaluation: Value) -> Result<Draft> {
         let db = db.as_ref().to_path_buf();
-        // Two drafts of one process stand next to each other: what is measured, and what the measure went into.
+        // Two drafts may exist side by side in one process: the one that is measured, and one that includes the
+        // measurement.
         let measured = if evaluation.is_null() {
             ""
         } else {
@@ -34,12 +35,12 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Returns the bundle, to be measured.
+    /// Returns the bundle, so that it can be measured.
     pub fn bundle(&self) -> &Bundle {
         &self.bundle
     }
 
-    /// Makes it a model of the database; see [`register_model`].
+    /// Registers it as a model of the database; see [`register_model`].
     pub fn register(self) -> Result<ModelId> {
         register_model(&self.db, &self.bundle)
     }

@@ -1,8 +1,8 @@
-//! Drift: whether new rows differ from those that the quantizer was trained on.
+//! Drift: whether new rows differ from the rows that the quantizer was trained on.
 //!
-//! A quantizer trained on old rows keeps answering, with falling recall and no error. So `stats` compares a sample of
-//! the rows inserted since training with a sample of those that were there: how far a row is from what its code stands
-//! for, and which codewords are used. The rule that says "retrain" is [`Drift::advice`].
+//! A quantizer trained on old rows keeps answering without an error while its recall falls. So `stats` compares a
+//! sample of the rows inserted since training with a sample of those that were there: the distance of rows from their
+//! reconstructions, and the codewords that are used. [`Drift::advice`] says whether to retrain.
 
 use crate::error::Result;
 use crate::ids::Seq;
@@ -21,21 +21,21 @@ const USE_SHIFT: f64 = 0.10;
 /// Growth by this factor since training is drift.
 const GROWTH: f64 = 4.0;
 
-/// Rows inserted since training against those it was trained on.
+/// Compares the rows inserted since training with the rows that the model was trained on.
 #[derive(Debug, Clone, Serialize)]
 pub struct Drift {
-    /// Live rows that were there when the model was trained.
+    /// The number of live rows that were there when the model was trained.
     pub trained_rows: u64,
-    /// Live rows inserted since.
+    /// The number of live rows inserted since.
     pub new_rows: u64,
-    /// Mean squared distance between a row and what its code stands for, among the former.
+    /// The mean squared distance between a training row and its reconstruction.
     pub trained_error: f64,
-    /// The same among the latter.
+    /// The mean squared distance between a new row and its reconstruction.
     pub new_error: f64,
-    /// How much of the use of codewords moved: 0 (the same) to 1 (no codeword in common), averaged over subspaces, less
-    /// what two samples of the same rows would show.
+    /// How much the use of codewords changed: from 0 (the same) to 1 (no codeword in common), averaged over subspaces,
+    /// less what two samples of the same rows would show.
     pub use_shift: f64,
-    /// Why retraining is advised; none if it is not.
+    /// Why retraining is advised; `None` if it is not.
     pub advice: Option<String>,
 }
 
@@ -49,8 +49,8 @@ struct Side {
 }
 
 impl Drift {
-    /// Computes the drift; `None` without a quantizer, or if it does not record the rows that it
-    /// was trained on.
+    /// Computes the drift. Returns `None` without a quantizer, or if the quantizer does not record which rows it was
+    /// trained on.
     pub(crate) fn of(snapshot: &Snapshot) -> Result<Option<Self>> {
         let model = snapshot.model();
         let (Some(shape), Some(bundle)) = (model.shape(), model.bundle()) else {
@@ -82,9 +82,9 @@ impl Drift {
         Ok(Some(drift))
     }
 
-    /// The rule. It needs 1,000 new rows; then any of: their mean error is 15% above that of the training rows and
-    /// beyond four standard errors of the difference; a tenth of the use of codewords moved; there are four times as
-    /// many rows as in training.
+    /// Returns advice if there are at least 1,000 new rows and one of these holds: their mean error is 15% above that
+    /// of the training rows, by more than four standard errors of the difference; a tenth of the use of codewords
+    /// changed; there are four times as many rows as in training.
     fn advice(&self, trained: &Side, new: &Side) -> Option<String> {
         if new.sampled < ENOUGH.min(SAMPLE) {
             return None;
@@ -120,7 +120,8 @@ impl Side {
     }
 }
 
-/// Half the absolute difference of the codeword frequencies, averaged over subspaces, less what sampling alone gives.
+/// Returns half the absolute difference of the codeword frequencies, averaged over subspaces, less what sampling alone
+/// gives.
 fn use_shift(trained: &Side, new: &Side, codewords: usize) -> f64 {
     if new.sampled == 0 {
         return 0.0;
@@ -130,7 +131,7 @@ fn use_shift(trained: &Side, new: &Side, codewords: usize) -> f64 {
     let mut by_chance = 0.0;
     for (x, y) in trained.usage.iter().zip(&new.usage) {
         moved += (f64::from(*x) / a - f64::from(*y) / b).abs() / 2.0;
-        // Two samples of one frequency p differ by a mean of sqrt(2/pi) standard deviations.
+        // Two samples of one frequency p differ on average by sqrt(2/pi) standard deviations.
         let p = (f64::from(*x) + f64::from(*y)) / (a + b);
         by_chance +=
             (2.0 / std::f64::consts::PI * p * (1.0 - p) * (1.0 / a + 1.0 / b)).sqrt() / 2.0;
@@ -160,7 +161,7 @@ fn count(snapshot: &Snapshot, through: Seq, sides: &mut [Side; 2]) -> Result<()>
     Ok(())
 }
 
-/// Samples live rows of each side at even steps.
+/// Samples live rows of each side at equal intervals.
 fn sample(
     snapshot: &Snapshot,
     through: Seq,

@@ -1,21 +1,21 @@
-//! What the machine can do at best: a scan is judged by it.
+//! What the machine can do at best, as a reference for the speed of scans.
 
 use crate::error::Result;
 use crate::kernel::Kernel;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// The name of the kernel that scans on this machine, and how fast memory is read with its instructions.
+/// The kernel that scans on this machine, and the memory bandwidth with its instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
     kernel: Kernel,
 }
 
 impl Machine {
-    /// Looks at the CPU.
+    /// Chooses the kernel for this CPU.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) if `MOPQDB_KERNEL` names a kernel that it can't run.
+    /// [`Error::Invalid`](crate::Error::Invalid) if `MOPQDB_KERNEL` names a kernel that this CPU can't run.
     pub fn detect() -> Result<Self> {
         Ok(Self {
             kernel: Kernel::detect()?,
@@ -27,8 +27,8 @@ impl Machine {
         self.kernel.name()
     }
 
-    /// Returns the GB/s of reading this many bytes over and over, at best: what the threads reach together, each on its
-    /// share.
+    /// Returns the best bandwidth in GB/s of reading this many bytes repeatedly, summed over the threads, each of which
+    /// reads its share.
     pub fn read_bandwidth(&self, bytes: usize, threads: usize) -> f64 {
         let buffer = vec![1_u8; bytes.clamp(1 << 15, 1 << 30)];
         let read = |part: &[u8]| {

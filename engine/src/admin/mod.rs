@@ -1,6 +1,6 @@
-//! Commands on the directory of a database: checking, repairing, copying, measuring, and dropping what is not used.
+//! Operations on the directory of a database: checking, repairing, copying, measuring, and removing what is not used.
 //!
-//! `verify`, `repair` and `salvage` work on a database that can't be opened.
+//! `verify`, `repair` and `salvage` also work on a database that can't be opened.
 
 pub(crate) mod backup;
 pub(crate) mod draft;

@@ -21,7 +21,7 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     Ok(listed.into_iter().map(|(_, info)| info).collect())
 }
 
-/// Returns the model whose id begins with `prefix`, or `exact`.
+/// Returns the id of the model that begins with `prefix`, or of `exact`.
 pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     let layout = Layout::existing(dir.as_ref())?;
     let disk = Disk::default();
@@ -49,7 +49,7 @@ pub fn find_model(dir: impl AsRef<Path>, prefix: &str) -> Result<ModelId> {
     }
 }
 
-/// Opens a model of a database, active or not; `exact` too. Writes nothing.
+/// Opens a model of a database, active or not, or `exact`. Writes nothing.
 pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<Model> {
     let layout = Layout::existing(dir.as_ref())?;
     let storage: Arc<dyn Storage> = Arc::new(Disk::default());
@@ -58,19 +58,19 @@ pub fn open_model(dir: impl AsRef<Path>, id: ModelId, threads: usize) -> Result<
     registry::open(&storage, &layout, &active, id, threads)
 }
 
-/// Adds a bundle to the models of a database. It is active only after a rebuild. Takes no lock.
+/// Adds a bundle to the models of a database. It becomes active only by a rebuild. Takes no lock.
 ///
-/// Refuses a damaged bundle, and one of another metric, kind or width than the database, before anything is written. If
-/// the database has the model already, nothing is done, unless its folder there is damaged: it then gets the files of
-/// this bundle, and keeps its place in the order of models.
+/// Refuses a damaged bundle, and one with another metric, kind or width than the database, before anything is written.
+/// If the database has the model already, nothing is done, unless its folder there is damaged: then it gets the files
+/// of this bundle, and keeps its place in the order of models.
 pub fn register_model(dir: impl AsRef<Path>, bundle: &Bundle) -> Result<ModelId> {
     register_model_on(&Disk::default(), dir.as_ref(), bundle)
 }
 
-/// The same on another [`Files`]: for tests.
+/// Like [`register_model`], on another [`Files`]; for tests.
 pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Result<ModelId> {
     let layout = Layout::existing(dir)?;
-    // Not a database: say so before anything is written to it.
+    // Refuse a directory that is not a database before anything is written to it.
     let record = manifest::newest(files, layout.dir())?;
     let texts = record.rows == RowsKind::Text;
     let unfit = if bundle.metric() != record.metric {
@@ -94,7 +94,7 @@ pub fn register_model_on(files: &dyn Files, dir: &Path, bundle: &Bundle) -> Resu
             record.dim
         )
     } else {
-        // That its parts fit each other.
+        // Checks that its parts fit each other.
         Model::open(bundle.clone(), 1)?;
         return registry::register(files, &layout, bundle);
     };

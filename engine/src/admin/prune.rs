@@ -15,15 +15,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is dropped. The active model and `exact` always stay.
+/// Options of a prune. The active model and `exact` always stay.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct PruneOptions {
-    /// Models that stay, with their codes, though they are not active.
+    /// Inactive models that stay, with their codes.
     pub keep: Vec<ModelId>,
-    /// Also drop `orphans/`, the files moved aside by recovery.
+    /// Whether to also remove `orphans/`, the files that recovery moved aside.
     pub orphans: bool,
-    /// Report what would be dropped, and drop nothing.
+    /// Whether to only report what would be removed.
     pub dry_run: bool,
 }
 
@@ -39,27 +39,27 @@ impl PruneOptions {
 /// The result of a prune.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Pruned {
-    /// The models.
+    /// The models that were removed.
     pub models: Vec<ModelId>,
-    /// Files and directories.
+    /// The files and directories that were removed.
     pub paths: Vec<PathBuf>,
-    /// The bytes that are free without them. What other models share with them stays.
+    /// The number of bytes freed. Files that remaining models share stay and do not count.
     pub bytes: u64,
 }
 
-/// Drops inactive models, their codes and vectors, and staged files. Takes the writer's lock and that of rebuilds.
+/// Removes inactive models, their codes and vectors, and staged files. Takes the writer's lock and the rebuild lock.
 pub fn prune(dir: impl AsRef<Path>, options: &PruneOptions) -> Result<Pruned> {
     prune_on(Arc::new(Disk::default()), dir.as_ref(), options)
 }
 
-/// The same on another [`Files`]: for tests.
+/// Like [`prune`], on another [`Files`]; for tests.
 pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Result<Pruned> {
     let layout = Layout::existing(dir)?;
     let reserve = Reserve::find(&disk, &layout);
     let disk = &*disk;
     let record = manifest::newest(disk, layout.dir())?;
     let _writer = FileLock::acquire(&layout.lock())?;
-    // The lock file may have to be created, for which a full disk has no space.
+    // The lock file may have to be created, which fails on a full disk.
     let _preparer = reserve.spend(|| FileLock::acquire(&layout.prepare_lock()))?;
     let exact = ModelId::exact(record.encoder);
     let stays =
@@ -85,7 +85,7 @@ pub fn prune_on(disk: Arc<dyn Files>, dir: &Path, options: &PruneOptions) -> Res
                 pruned.models.push(id);
                 pruned.paths.push(path);
             }
-            // A registration that was cut short.
+            // A registration that was interrupted.
             Err(_) if name.ends_with(".tmp") => pruned.paths.push(path),
             Err(_) => {}
         }

@@ -6,9 +6,10 @@ use crate::ids::ModelId;
 use serde_json::Value;
 use std::path::Path;
 
-/// The log of the training run that made a model, one value per line; `None` if the database has no record of it.
+/// Returns the log of the training run that made a model, one value per line; `None` if the database has no record of
+/// it.
 ///
-/// Imported models have none, and records may be deleted at any time: what can't be read is left out.
+/// Imported models have none, and records may be deleted at any time. Lines that can't be read are left out.
 pub fn training_log(dir: impl AsRef<Path>, model: ModelId) -> Option<Vec<Value>> {
     let (disk, runs) = (Disk::default(), Layout::new(dir.as_ref()).runs());
     let model = model.to_string();
@@ -21,7 +22,7 @@ pub fn training_log(dir: impl AsRef<Path>, model: ModelId) -> Option<Vec<Value>>
     let mut homes = names.iter().map(|name| runs.join(name));
     let home = homes.find(|run| made_it(run).is_some())?;
     let log = disk.read(&home.join("run.jsonl")).unwrap_or_default();
-    // The last line of a run that is still writing may be half a line.
+    // The last line of a run that is still writing may be incomplete.
     let lines = log.split(|&byte| byte == b'\n');
     Some(
         lines
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_of_a_model_is_that_of_its_own_run() {
+    fn the_log_of_a_model_comes_from_its_own_run() {
         let dir = tempfile::tempdir().unwrap();
         let id: ModelId = "ab".repeat(32).parse().unwrap();
         assert_eq!(training_log(dir.path(), id), None);

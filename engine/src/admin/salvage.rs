@@ -1,6 +1,6 @@
-//! Reading rows from the files that hold them alone: no model, no vectors of texts, no codes.
+//! Reads rows from the files that hold them, without a model, vectors of texts or codes.
 //!
-//! For getting data out of a database that does not open, because its model is lost or its files are damaged.
+//! Use it to get data out of a database that can't be opened because its model is lost or its files are damaged.
 
 use crate::disk::files::{Disk, Storage, list};
 use crate::disk::layout::Layout;
@@ -18,26 +18,26 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What [`read_rows`] found.
+/// The result of [`read_rows`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RowsRead {
     /// The number of rows read.
     pub rows: u64,
-    /// What is damaged, in words. Always empty unless damage is skipped.
+    /// The damage, in words. Always empty unless damage is skipped.
     pub damage: Vec<String>,
-    /// Keys of rows that could not be read, as far as they are known.
+    /// The keys of rows that could not be read, as far as they are known.
     pub lost_keys: Vec<String>,
 }
 
 /// Calls `each` with every live row, in the order of insertion.
 ///
-/// Needs the manifest, the rows files, deletions and logs of a database, and nothing else. Takes no lock; a version that
-/// is retired meanwhile is an error. With `skip_damage`, what can't be read is left out and listed; rows whose deletion
+/// Needs only the manifest, rows files, deletions and logs of a database. Takes no lock; if a version is retired while
+/// it is read, that is an error. With `skip_damage`, what can't be read is left out and listed; rows whose deletion
 /// can't be read come back, which is listed too.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at the first damage, unless it is skipped; whatever `each` returns.
+/// [`Error::Corrupt`] at the first damage unless it is skipped; any error that `each` returns.
 pub fn read_rows(
     dir: impl AsRef<Path>,
     skip_damage: bool,
@@ -80,10 +80,10 @@ struct Reading {
     found: RowsRead,
 }
 
-/// What the logs say last of each key: a row, or that there is none.
+/// The last change of each key in the logs: a row, or its deletion.
 type Changed = HashMap<Arc<str>, (Seq, Option<Put>)>;
 
-/// A row of a log.
+/// A row from a log.
 struct Put {
     text: Option<Arc<str>>,
     vector: Stored,
@@ -91,7 +91,7 @@ struct Put {
 }
 
 impl Reading {
-    /// Reports damage and goes on, or ends with it.
+    /// Records damage and continues, or returns it as an error.
     fn damaged(&mut self, error: Error) -> Result<()> {
         if !self.skip_damage {
             return Err(error);
@@ -117,7 +117,7 @@ impl Reading {
             }
         }
         self.layout.expect_folders()?;
-        self.damaged(Error::corrupt(&dir, "record", 0, "no manifest is whole"))?;
+        self.damaged(Error::corrupt(&dir, "record", 0, "no manifest is intact"))?;
         Ok(None)
     }
 
@@ -172,7 +172,8 @@ impl Reading {
         Ok(segments)
     }
 
-    /// With no record: every rows file that no compaction has replaced, without what any deletion file marks as dead.
+    /// Finds the rows files without a record: every one that no compaction has replaced, without the rows that any
+    /// deletion file marks as dead.
     fn all_segments(&mut self) -> Result<Vec<(RowsFile, Live)>> {
         let dir = self.layout.segments();
         let mut open: BTreeMap<SegmentId, (RowsFile, Live)> = BTreeMap::new();
@@ -212,7 +213,7 @@ impl Reading {
         Ok(segments)
     }
 
-    /// Opens a rows file of which metric and precision are known, as far as they are.
+    /// Opens a rows file; metric and precision are given as far as they are known.
     fn open(
         &mut self,
         id: SegmentId,
@@ -250,7 +251,7 @@ impl Reading {
                     let newer = key.is_some_and(|key| changed.contains_key(key));
                     if live.contains(row) && !newer {
                         self.found.lost_keys.extend(key.map(str::to_owned));
-                        // One line for each damaged block, not for each of its rows.
+                        // Report one line per damaged block, not one per row.
                         let said = why.to_string();
                         if said != last {
                             self.damaged(why)?;

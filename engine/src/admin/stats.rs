@@ -14,38 +14,38 @@ use serde::Serialize;
 /// Statistics of a database.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
-    /// Live rows.
+    /// The number of live rows.
     pub rows: u64,
-    /// Deleted and replaced rows that still take space; compaction frees it.
+    /// The number of deleted and replaced rows that still take space; compaction frees it.
     pub dead_rows: u64,
-    /// Live rows that are in no segment yet.
+    /// The number of live rows that are not in a segment yet.
     pub tail_rows: u64,
     /// The number of segments.
     pub segments: usize,
-    /// The committed version.
+    /// The generation of the committed version.
     pub generation: Generation,
-    /// The kind of rows.
+    /// Whether rows are texts or vectors.
     pub kind: RowsKind,
-    /// The metric.
+    /// The metric by which rows are compared.
     pub metric: Metric,
-    /// Width of the stored vectors.
+    /// The width of the stored vectors.
     pub dim: usize,
-    /// The active model's id.
+    /// The id of the active model.
     pub model: String,
-    /// How it was trained; `exact` if rows are searched without a quantizer.
+    /// The method by which the model was trained; `exact` if rows are searched without a quantizer.
     pub method: String,
-    /// Bytes that a scan reads for a row: codes, or vectors where there is no quantizer.
+    /// The bytes that a scan reads per row: of codes, or of vectors if there is no quantizer.
     pub scan_bytes_per_row: f64,
     /// Bytes on disk, by kind.
     pub bytes: Bytes,
-    /// Rows inserted since training against those it was trained on; none where nothing was trained.
+    /// How the rows inserted since training differ from those it was trained on; `None` if nothing was trained.
     pub drift: Option<Drift>,
 }
 
 /// Bytes on disk, by kind.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Bytes {
-    /// Keys, texts and vectors as given.
+    /// Keys, texts, and vectors that the user inserted.
     pub rows: u64,
     /// Vectors made by encoders.
     pub vecs: u64,
@@ -53,20 +53,20 @@ pub struct Bytes {
     pub words: u64,
     /// Codes of all models.
     pub codes: u64,
-    /// Deletion files.
+    /// Files that mark deleted rows.
     pub deletions: u64,
     /// Columns of rows.
     pub columns: u64,
     /// Write-ahead logs.
     pub logs: u64,
-    /// Bundles; a file that several of them share counts once.
+    /// Bundles. A file that several of them share counts once.
     pub models: u64,
     /// Everything else: catalog, manifests, staged and orphaned files.
     pub other: u64,
 }
 
 impl Bytes {
-    /// Returns the sum.
+    /// Returns the sum of all kinds.
     pub fn total(&self) -> u64 {
         self.rows
             + self.vecs
@@ -79,7 +79,7 @@ impl Bytes {
             + self.other
     }
 
-    /// The bytes of one kind of file of segments.
+    /// Returns the counter for one kind of segment file.
     fn of(&mut self, component: Component) -> &mut u64 {
         match component {
             Component::Rows => &mut self.rows,
@@ -123,7 +123,7 @@ impl Stats {
     }
 }
 
-/// Adds up the bytes of files. One that several models share counts once.
+/// Adds up the bytes of all files. A file that several models share counts once.
 fn bytes(layout: &Layout) -> Bytes {
     let mut bytes = Bytes::default();
     for (path, len) in usage::tree(layout.dir()) {

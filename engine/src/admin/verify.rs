@@ -19,13 +19,13 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What to check besides every checksum.
+/// Options of a check. Every checksum is always compared.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// Compute every code again from its stored vector: it must be the same to the bit.
+    /// Whether to compute every code again from its stored vector. It must be equal bit for bit.
     pub deep: bool,
-    /// Encode this many texts again and compare with what is stored, within [`ENCODE_TOLERANCE`].
+    /// How many texts to encode again. Each must equal its stored vector within [`ENCODE_TOLERANCE`].
     pub encode: usize,
 }
 
@@ -36,8 +36,8 @@ impl VerifyOptions {
     );
 }
 
-/// How far a text's vector may be from the stored one, as 1 - cosine: ONNX Runtime's output depends in its last digits
-/// on what else is in a batch, and stored vectors are rounded to f16.
+/// The largest accepted distance (1 - cosine) between a text's vector and the stored one. The last digits of ONNX
+/// Runtime's output depend on the rest of the batch, and stored vectors are rounded to f16.
 pub const ENCODE_TOLERANCE: f64 = 1e-3;
 
 /// The result of a check.
@@ -45,19 +45,19 @@ pub const ENCODE_TOLERANCE: f64 = 1e-3;
 pub struct Verified {
     /// What is damaged or missing; empty if the database is sound.
     pub problems: Vec<String>,
-    /// Notes that are not damage.
+    /// Observations that are not damage.
     pub notes: Vec<String>,
     /// The newest version.
     pub generation: u64,
-    /// Files that were read.
+    /// The number of files that were read.
     pub files: u64,
-    /// Bytes that were checked.
+    /// The number of bytes that were checked.
     pub bytes: u64,
-    /// Rows in segments, dead ones included.
+    /// The number of rows in segments, including dead ones.
     pub rows: u64,
-    /// Codes that were computed again.
+    /// The number of codes that were computed again.
     pub codes: u64,
-    /// Texts that were encoded again.
+    /// The number of texts that were encoded again.
     pub texts: u64,
 }
 
@@ -71,7 +71,7 @@ impl Verified {
         self.problems.push(error.to_string());
     }
 
-    /// Counts a file, and what is damaged in it.
+    /// Counts a file, and records the damage in it.
     fn file(&mut self, path: &Path, damage: Result<Vec<Error>>) {
         self.files += 1;
         self.bytes += std::fs::metadata(path).map_or(0, |meta| meta.len());
@@ -82,8 +82,8 @@ impl Verified {
     }
 }
 
-/// Checks a database, as a reader: takes no lock, changes nothing, and works on one that does not open. Every byte that
-/// a query, a rebuild or a rollback could read is compared with its checksum.
+/// Checks a database as a reader: takes no lock, changes nothing, and also works on a database that can't be opened.
+/// Compares every byte that a query, a rebuild or a rollback could read with its checksum.
 pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified> {
     let layout = Layout::existing(dir.as_ref())?;
     let mut found = Verified::default();
@@ -114,7 +114,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
         found.rows += u64::from(segment.rows);
         let before = found.problems.len();
         check_files(&segments, segment, &names, &mut found);
-        // The following checks read the same bytes again, so skip them if the bytes are damaged.
+        // The following checks read the same bytes, so skip them if the bytes are damaged.
         if found.problems.len() == before
             && let Some(model) = &model
             && let Err(e) = check_segment(&layout, segment, model, options, &mut found)
@@ -126,7 +126,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &VerifyOptions) -> Result<Verified
     let aside = Disk::default().list(&layout.orphans()).unwrap_or_default();
     if !aside.is_empty() {
         found.notes.push(format!(
-            "{} files that were put aside are in {}",
+            "{} files that were moved aside are in {}",
             aside.len(),
             layout.orphans().display()
         ));
@@ -148,8 +148,8 @@ fn check_files(dir: &Path, segment: &SegmentRecord, names: &[FileName], found: &
     }
 }
 
-/// The newest record that a manifest holds; damage to the newest one is a problem, and then an older one is looked at,
-/// so that as much as can be is checked.
+/// Returns the newest record that a manifest holds. Damage to the newest manifest is a problem; the next older one is
+/// then used, so that as much as possible is checked.
 fn newest_record(layout: &Layout, found: &mut Verified) -> Result<Option<VersionRecord>> {
     let disk = Disk::default();
     let generations = manifest::generations(&disk, layout.dir())?;
@@ -163,7 +163,7 @@ fn newest_record(layout: &Layout, found: &mut Verified) -> Result<Option<Version
             Found::Damaged(what) => {
                 let path = manifest::path(layout.dir(), generation);
                 let detail =
-                    format!("{what}; opening the database for writing restores it, or a repair");
+                    format!("{what}; opening the database for writing or a repair restores it");
                 found.problem(&Error::corrupt(path, "record", 0, detail));
             }
             Found::Absent => {}
@@ -194,7 +194,7 @@ fn check_models(layout: &Layout, found: &mut Verified) -> Result<()> {
     Ok(())
 }
 
-/// Opens a segment as a query does, and runs the checks that the options ask for.
+/// Opens a segment as a query does, and runs the checks that the options request.
 fn check_segment(
     layout: &Layout,
     segment: &SegmentRecord,
@@ -215,7 +215,7 @@ fn check_segment(
     Ok(())
 }
 
-/// Computes every code again from its stored vector. Returns how many there were.
+/// Computes every code again from its stored vector and compares them. Returns the number of codes.
 pub(crate) fn compare_codes(
     sealed: &Sealed,
     model: &Model,
@@ -237,7 +237,7 @@ pub(crate) fn compare_codes(
             if stored != fresh {
                 let key = sealed.rows.key(RowId((start + at) as u32))?;
                 let detail = format!(
-                    "row {} (key {key:?}) has codes {stored:?}, its vector gives {fresh:?}",
+                    "row {} (key {key:?}) has codes {stored:?}, but its vector gives {fresh:?}",
                     start + at
                 );
                 differs(&Error::corrupt(codes.path(), "codes", 0, detail));
@@ -247,7 +247,7 @@ pub(crate) fn compare_codes(
     Ok(sealed.rows.row_count() as u64)
 }
 
-/// Encodes some live texts of a segment again.
+/// Encodes some live texts of a segment again and compares the vectors.
 fn check_texts(
     view: &SegmentView,
     model: &Model,
@@ -273,7 +273,7 @@ fn check_texts(
         let apart = 1.0 - dot / (a * b).sqrt();
         if apart > ENCODE_TOLERANCE {
             found.problems.push(format!(
-                "{}: the text of {:?} is encoded {apart:.1e} away from its stored vector, the tolerance is {ENCODE_TOLERANCE:.0e}",
+                "{}: the text of {:?} encodes to a vector {apart:.1e} away from the stored one; the tolerance is {ENCODE_TOLERANCE:.0e}",
                 view.sealed.rows.path().display(),
                 view.sealed.rows.key(row)?
             ));
@@ -297,7 +297,7 @@ fn check_logs(layout: &Layout, record: &VersionRecord, found: &mut Verified) -> 
             Ok(contents) => {
                 if let Some(torn) = contents.torn {
                     found.notes.push(format!(
-                        "{}: {} bytes at the end are a write in progress, or one that a crash cut short",
+                        "{}: {} bytes at the end are a write in progress, or one that a crash interrupted",
                         path.display(),
                         torn.len
                     ));

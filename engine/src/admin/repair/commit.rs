@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Repair<'_> {
-    /// Writes vectors and codes of every sound segment that has none, or damaged ones.
+    /// Writes vectors and codes of every sound segment whose own are missing or damaged.
     pub(super) fn derive(&mut self, found: &Found, model: &Model) -> Result<()> {
         let dir = self.layout.segments();
         for segment in found.segments.iter().filter(|s| s.damage.is_empty()) {
@@ -33,7 +33,7 @@ impl Repair<'_> {
                 if path.exists() && !path.is_file() {
                     orphan(&*self.disk, &self.layout, &path)?;
                 }
-                // Vectors are slow to compute again; one flipped bit is corrected.
+                // Computing vectors again is slow, so a single flipped bit is corrected instead.
                 if file.component() == Component::Vecs
                     && path.is_file()
                     && !self.is_sound(file.component(), &path)?
@@ -78,7 +78,7 @@ impl Repair<'_> {
         self.disk.sync_dir(&dir).map_err(Error::io("syncing", &dir))
     }
 
-    /// A segment with its rows alone.
+    /// Returns a segment with its rows alone.
     fn view(&self, segment: &FoundSegment) -> Result<SegmentView> {
         let path = FileName::Rows(segment.id).within(&self.layout.segments());
         Ok(SegmentView {
@@ -105,7 +105,7 @@ impl Repair<'_> {
             })
     }
 
-    /// Whether a file is there and whole.
+    /// Returns `true` if the file exists and is undamaged.
     fn is_sound(&self, component: Component, path: &Path) -> Result<bool> {
         match component.verify(&*self.disk, path) {
             Ok(damage) => Ok(damage.is_empty()),
@@ -114,7 +114,8 @@ impl Repair<'_> {
         }
     }
 
-    /// Files that are made for other models: `rebuild` computes them again when it needs them.
+    /// Checks the files made for other models and moves damaged ones away. `rebuild` computes them again when it needs
+    /// them.
     fn check_others(&mut self, segment: &FoundSegment, model: &Model) -> Result<()> {
         let dir = self.layout.segments();
         let active = derived(segment.id, model);
@@ -136,7 +137,12 @@ impl Repair<'_> {
                 Ok(Some(made_from)) if made_from == rows => {
                     component.verify(&*self.disk, &path)?.pop()
                 }
-                Ok(_) => Some(Error::corrupt(&path, "meta", 0, "made from other rows")),
+                Ok(_) => Some(Error::corrupt(
+                    &path,
+                    "meta",
+                    0,
+                    "it was made from different rows",
+                )),
                 Err(e) => Some(e),
             };
             match damage {
@@ -150,7 +156,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Moves a file away that can be computed again.
+    /// Moves away a file that can be computed again.
     fn remove_derived(&mut self, path: &Path, why: &str) -> Result<()> {
         orphan(&*self.disk, &self.layout, path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();

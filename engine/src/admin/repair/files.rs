@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A rows file that could be opened, and what is damaged in it.
+/// A rows file that could be opened, and the damage in it.
 pub(super) struct OpenRows {
     pub(super) rows: RowsFile,
     pub(super) damage: Vec<Error>,
 }
 
-/// Facts about rows files that only a record has.
+/// Facts about rows files that only a record holds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     metric: Metric,
@@ -41,8 +41,7 @@ impl Known {
 }
 
 impl Repair<'_> {
-    /// Moves anything that is not a file, such as a directory, to `orphans/` if it has the name of
-    /// a file.
+    /// Moves anything that has the name of a file but is not one, such as a directory, to `orphans/`.
     pub(super) fn clear_the_way(&mut self) -> Result<()> {
         let root = self.layout.dir().to_path_buf();
         for dir in [root.clone(), self.layout.segments(), self.layout.logs()] {
@@ -54,7 +53,7 @@ impl Repair<'_> {
                 let path = dir.join(&name);
                 if ours && !path.is_file() {
                     orphan(&*self.disk, &self.layout, &path)?;
-                    self.done(format!("{name} was no file, and was moved to orphans"));
+                    self.done(format!("{name} was not a file and was moved to orphans"));
                 }
             }
         }
@@ -72,7 +71,7 @@ impl Repair<'_> {
             let Some(file) = original_name(&name) else {
                 continue;
             };
-            // A segment with that number exists: the orphan is one of its inputs.
+            // A segment with that number exists: the orphan was an input of the compaction that made it.
             let there = taken
                 .iter()
                 .filter_map(|name| name.parse::<FileName>().ok())
@@ -80,13 +79,13 @@ impl Repair<'_> {
             let to = file.within(&segments);
             if !there && !to.exists() {
                 self.relocate(&orphans.join(&name), &to)?;
-                self.done(format!("{file} was taken back from orphans"));
+                self.done(format!("{file} was moved back from orphans"));
             }
         }
         Ok(())
     }
 
-    /// Gives files of rows and deletions that are under the name of another the name that their content asks for.
+    /// Renames files of rows and deletions that have another file's name to the name that their content requires.
     pub(super) fn straighten(&mut self) -> Result<()> {
         let dir = self.layout.segments();
         let mut misnamed: BTreeMap<FileName, PathBuf> = BTreeMap::new();
@@ -112,7 +111,7 @@ impl Repair<'_> {
             {
                 let aside = orphan(&*self.disk, &self.layout, &path)?;
                 self.done(format!(
-                    "{name} held what {holds} should, and was moved to orphans"
+                    "{name} had the content of {holds} and was moved to orphans"
                 ));
                 misnamed.insert(holds, aside);
             }
@@ -121,14 +120,14 @@ impl Repair<'_> {
             let to = file.within(&dir);
             if !to.exists() {
                 self.relocate(&aside, &to)?;
-                self.done(format!("{file} was found under another name"));
+                self.done(format!("{file} had a wrong name and was renamed"));
             }
         }
         Ok(())
     }
 
-    /// Opens the rows file of a segment: the one with this hash, if one is given. One that is missing is looked for in
-    /// `orphans/`, one that is damaged is corrected as far as possible.
+    /// Opens the rows file of a segment: the one with this hash, if a hash is given. A missing file is looked for in
+    /// `orphans/`; a damaged one is corrected as far as possible.
     pub(super) fn open_rows(
         &mut self,
         id: SegmentId,
@@ -146,7 +145,7 @@ impl Repair<'_> {
             }
             self.relocate(&aside, &path)?;
             self.done(format!(
-                "the rows of segment {id} were found in orphans and brought back"
+                "the rows of segment {id} were found in orphans and moved back"
             ));
             opened = self.try_rows(&path, hash)?;
         }
@@ -170,7 +169,7 @@ impl Repair<'_> {
         Ok(opened)
     }
 
-    /// The outer error is one that ends the repair: a file that is there and can't be read.
+    /// The outer error ends the repair: the file exists and can't be read.
     fn try_rows(&self, path: &Path, hash: Option<u64>) -> Result<Result<OpenRows, Error>> {
         let rows = match RowsFile::open(&*self.disk, path) {
             Ok(rows) => rows,
@@ -178,7 +177,7 @@ impl Repair<'_> {
             Err(e) => return Err(e),
         };
         if hash.is_some_and(|hash| rows.hash().0 != hash) {
-            let what = "not the file that the version record names";
+            let what = "this is not the file that the version record names";
             return Ok(Err(Error::corrupt(path, "meta", 0, what)));
         }
         let damage = rows.verify();
@@ -202,7 +201,7 @@ impl Repair<'_> {
             }))
     }
 
-    /// Undoes flipped bits of a file, which then moves to `orphans/`. Returns whether any were found.
+    /// Corrects flipped bits of a file. The damaged file moves to `orphans/`. Returns `true` if any were found.
     pub(super) fn correct(&mut self, path: &Path, kind: Kind) -> Result<bool> {
         let orphans = self.layout.orphans();
         self.disk
@@ -235,8 +234,7 @@ impl Repair<'_> {
     }
 }
 
-/// Returns `true` if an error means that bytes are wrong or missing, not that they can't be read
-/// now.
+/// Returns `true` if an error means that bytes are wrong or missing, as opposed to unreadable at the moment.
 pub(super) fn is_damage(error: &Error) -> bool {
     match error {
         Error::Corrupt(_) => true,
@@ -248,7 +246,7 @@ pub(super) fn is_damage(error: &Error) -> bool {
     }
 }
 
-/// The name that a file in `orphans/` had: a number behind it means that the name was taken there.
+/// Returns the name that a file in `orphans/` had. A number is appended there if the name was already taken.
 fn original_name(name: &str) -> Option<FileName> {
     if let Ok(file) = name.parse() {
         return Some(file);

@@ -1,4 +1,4 @@
-//! The logs: flipped bits corrected, batches before and behind damage kept.
+//! Repairs logs: corrects flipped bits, and keeps the batches before and after damage.
 
 use super::segments::Found;
 use super::{Base, Repair};
@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::ids::{LogId, Seq};
 use crate::log::{self, Batch, LogWriter};
 
-/// What the logs say, for a version that has to be made.
+/// What the logs say, for a version that must be made.
 pub(super) struct Logs {
-    /// Logs from this one on hold rows that are in no segment.
+    /// The first log with rows that are in no segment.
     pub(super) first: LogId,
-    /// No `Seq` below this is in them.
+    /// The smallest `Seq` in these logs is at least this.
     pub(super) first_seq: Seq,
-    /// Changes in logs before that: they end older rows of their keys.
+    /// Changes in earlier logs. They end older rows with the same keys.
     pub(super) tombstones: Vec<(String, Seq)>,
 }
 
 impl Repair<'_> {
-    /// Reads every log. With a record, logs before its first one are moved to `orphans/`: their rows are in
+    /// Reads every log. With a record, logs before its first one are moved to `orphans/`, since their rows are in
     /// segments.
     pub(super) fn check_logs(&mut self, base: &Base, found: &Found) -> Result<Logs> {
         let dir = self.layout.logs();
@@ -52,8 +52,8 @@ impl Repair<'_> {
             if base.record.is_some() {
                 continue;
             }
-            // A log whose every `Seq` is in a segment's range was sealed: of its rows those that count are there, and
-            // its deletions are taken again.
+            // A log whose `Seq`s are all in a segment's range was sealed: its current rows are in that segment, and its
+            // deletions are applied again.
             let end = batches.iter().map(Batch::end).max();
             if end.is_some_and(|end| Some(Seq(end.0 - 1)) > sealed_to) {
                 logs.first = logs.first.min(id);
@@ -63,7 +63,7 @@ impl Repair<'_> {
             }
             for batch in &batches {
                 for (seq, change) in (batch.first.0..).map(Seq).zip(&batch.changes) {
-                    // A row that was put again ends the older ones too.
+                    // A row that was inserted again ends the older ones too.
                     logs.tombstones.push((change.key().to_string(), seq));
                 }
             }
@@ -71,7 +71,7 @@ impl Repair<'_> {
         Ok(logs)
     }
 
-    /// The batches of a log, which is written again if it is damaged.
+    /// Returns the batches of a log. A damaged log is written again.
     fn sound_log(&mut self, id: LogId) -> Result<Vec<Batch>> {
         let path = self.layout.logs().join(log::name(id));
         let bytes = self.disk.read(&path).map_err(Error::io("reading", &path))?;
@@ -106,7 +106,7 @@ impl Repair<'_> {
     }
 }
 
-/// How many changes lie between the batches that are there, in words.
+/// Returns how many changes lie between the batches that are there, in words.
 fn missing_changes(batches: &[Batch]) -> String {
     let mut missing = 0;
     for pair in batches.windows(2) {

@@ -1,11 +1,11 @@
 //! Repairing a damaged database: nothing that can be read is lost, and every decision is reported.
 //!
-//! The order is that of a repair: [`files`] puts every file under the name that its content asks for and corrects
-//! flipped bits, [`segments`] decides which segments belong to the database and which of their rows are alive,
-//! [`rewrite`] makes a sound segment of what remains of a damaged one, [`logs`] does the same for logs, [`model`] finds
-//! the model, and [`commit`] computes what can be computed and commits a version if the old one does not hold any more.
+//! [`files`] gives every file the name that its content requires and corrects flipped bits. [`segments`] decides which
+//! segments belong to the database and which of their rows are live. [`rewrite`] makes a sound segment of what remains
+//! of a damaged one, and [`logs`] does the same for logs. [`model`] chooses the model. [`commit`] computes what can be
+//! computed, and commits a version if the current one no longer matches the files.
 //!
-//! No file that holds rows is ever unlinked here: what is not part of the repaired version moves to `orphans/`.
+//! No file that holds rows is deleted here: what is not part of the repaired version moves to `orphans/`.
 
 mod commit;
 mod files;
@@ -29,18 +29,20 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a repair may do.
+/// Options of a repair.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RepairOptions {
-    /// Go on without what can't be read. Otherwise it is listed in [`Repaired::pending`], and stays as it is.
+    /// Whether to continue without what can't be read. If not, it is listed in [`Repaired::pending`] and stays as it
+    /// is.
     pub accept_loss: bool,
-    /// Bring back the rows of files in `orphans/`. Rows that were deleted while their file was there come back too.
+    /// Whether to bring back the rows of files in `orphans/`. Rows that were deleted after their file moved there come
+    /// back too.
     pub restore: bool,
 }
 
 impl RepairOptions {
-    /// Goes on without what can't be read.
+    /// Continues without what can't be read.
     #[must_use]
     pub fn accept_loss(mut self, accept: bool) -> Self {
         self.accept_loss = accept;
@@ -55,45 +57,45 @@ impl RepairOptions {
     }
 }
 
-/// What a repair did, in words for the user.
+/// The result of a repair, in words for the user.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
 pub struct Repaired {
     /// What was found and repaired; empty if nothing was wrong.
     pub done: Vec<String>,
-    /// What can't be brought back: the database goes on without it.
+    /// What can't be recovered. The database works without it.
     pub lost: Vec<String>,
-    /// What could only be repaired by losing something, and was left as it is.
+    /// What could only be repaired with a loss, and was left as it is.
     pub pending: Vec<String>,
-    /// The keys of lost rows, as far as they are known; with [`pending`](Self::pending), of rows that would be lost.
+    /// The keys of lost rows, as far as they are known; with [`pending`](Self::pending), of the rows that would be
+    /// lost.
     pub lost_keys: Vec<String>,
-    /// Live rows now; `None` if something is pending.
+    /// The number of live rows now; `None` if something is pending.
     pub rows: Option<u64>,
 }
 
 impl Repaired {
-    /// Returns whether every row and every deletion is there.
+    /// Returns `true` if no row and no deletion was lost or is pending.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.pending.is_empty()
     }
 }
 
-/// Repairs a database, also one that does not open. Takes the writer's lock.
+/// Repairs a database, even one that can't be opened. Takes the writer's lock.
 ///
 /// Codes are computed again from vectors, and vectors from texts, which needs the encoder. A single flipped bit is
-/// corrected. Of a damaged file with rows, all other rows are kept; the damaged file moves to `orphans/`.
+/// corrected. If a file with rows is damaged, all other rows in it are kept; the damaged file moves to `orphans/`.
 ///
-/// # Errors
 /// [`Error::Locked`] if another process writes, [`Error::Missing`] if texts must be encoded and the encoder's library
-/// is not there, [`Error::Io`] if a file cannot be read because of its permissions. Nothing is lost then; run it again.
+/// is missing, [`Error::Io`] if a file cannot be read because of its permissions. Nothing is lost then; run it again.
 pub fn repair(dir: impl AsRef<Path>, options: &RepairOptions) -> Result<Repaired> {
     repair_on(Arc::new(Disk::default()), dir.as_ref(), options)
 }
 
-/// The same on another [`Files`]: for tests.
+/// Like [`repair`], on another [`Files`]; for tests.
 pub fn repair_on(disk: Arc<dyn Files>, dir: &Path, options: &RepairOptions) -> Result<Repaired> {
     let layout = Layout::existing(dir)?;
-    // A part of a copy is not a damaged database: what is missing is where it was copied from.
+    // An unfinished copy is not a damaged database: the data is complete at its source.
     creation::refuse_unfinished(&*disk, layout.dir())?;
     layout.expect_folders()?;
     let mut repair = Repair {
@@ -106,7 +108,7 @@ pub fn repair_on(disk: Arc<dyn Files>, dir: &Path, options: &RepairOptions) -> R
     {
         let _lock = FileLock::acquire(&repair.layout.lock())?;
         let reserve = Arc::clone(&repair.reserve);
-        // A repair that stopped half-way can be run again; what it did before that is reported too.
+        // A repair that stopped halfway can be run again. What it did before that is reported too.
         reserve.spend(|| repair.run())?;
     }
     let Repair {
@@ -138,11 +140,11 @@ struct Repair<'o> {
     report: Repaired,
 }
 
-/// What is known of the newest version.
+/// What is known about the newest version.
 struct Base {
-    /// The record, if a witness holds it.
+    /// The newest record, if a manifest or the catalog has it.
     record: Option<VersionRecord>,
-    /// The newest whole record of any age, for what does not change from version to version.
+    /// The newest intact record of any age, for what does not change from version to version.
     hint: Option<VersionRecord>,
 }
 
@@ -202,7 +204,7 @@ impl Repair<'_> {
         })
     }
 
-    /// Reports a loss. Returns whether the repair may go on without it.
+    /// Reports a loss. Returns `true` if the repair may continue without it.
     fn lose(&mut self, what: String, keys: Vec<String>) -> bool {
         self.report.lost_keys.extend(keys);
         if self.options.accept_loss {

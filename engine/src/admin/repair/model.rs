@@ -18,8 +18,8 @@ use crate::view::segment::codes_path;
 use std::sync::Arc;
 
 impl Repair<'_> {
-    /// Returns the model that the newest record names, or the best that is left. `None` if none is: that is
-    /// reported.
+    /// Returns the model that the newest record names, or the best remaining one. If there is none, that is reported
+    /// and `None` is returned.
     pub(super) fn choose_model(
         &mut self,
         base: &Base,
@@ -50,7 +50,7 @@ impl Repair<'_> {
                 Err(e) => self.done(format!("model {} can't be used: {e}", id.short())),
             }
         }
-        // Vectors need no model to be searched exactly.
+        // Vectors can be searched exactly without a model.
         let vectors = match (hint, found.segments.first()) {
             (Some(record), _) => {
                 (record.rows == RowsKind::Vector).then_some((record.dim, record.metric))
@@ -79,11 +79,12 @@ impl Repair<'_> {
             return Ok(None);
         };
         let name = model.id().map_or("exact".into(), |id| id.short());
-        self.done(format!("the database is served by model {name} now"));
+        self.done(format!("the database now uses model {name}"));
         Ok(Some(Arc::new(model)))
     }
 
-    /// A damaged model can't be computed again. The active one stays if its quantizer can be used.
+    /// Moves damaged models to `orphans/`, since a model can't be computed again. The active one stays if its quantizer
+    /// can be used.
     fn put_damaged_models_aside(&mut self, active: Option<ModelId>) -> Result<()> {
         for id in registry::by_registration(&self.layout)? {
             let dir = self.layout.model(id);
@@ -132,7 +133,7 @@ impl Repair<'_> {
         same && kind && first.is_none_or(|meta| meta.metric == model.metric())
     }
 
-    /// How stored vectors are rounded, by a record, or else by the files. `None` if nothing says it.
+    /// Returns how stored vectors are rounded, according to a record or else the files; `None` if neither says.
     fn precision(&self, hint: Option<&VersionRecord>, found: &Found) -> Result<Option<Precision>> {
         if let Some(record) = hint {
             return Ok(Some(record.precision()));
@@ -152,7 +153,7 @@ impl Repair<'_> {
         Ok(None)
     }
 
-    /// How many segments have codes, or at least vectors, under a model.
+    /// Counts the segments that have codes under a model, or at least vectors.
     fn coded(&self, model: &Model, found: &Found) -> usize {
         let dir = self.layout.segments();
         let has =
@@ -161,7 +162,7 @@ impl Repair<'_> {
                 None => FileName::Rows(segment.id).within(&dir).is_file(),
             };
         let with_codes = found.segments.iter().filter(|s| has(s)).count();
-        // Of two models that have everything, the one with codes was made for them.
+        // If two models have everything, prefer the one that the codes were made for.
         with_codes * 2 + usize::from(model.quantizer().is_some() && with_codes > 0)
     }
 }

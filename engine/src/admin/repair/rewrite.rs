@@ -13,12 +13,11 @@ use crate::view::segment::vecs_path;
 use crate::write::{NewSegment, Rows, TakeRow, TakeVectors, write_rows};
 use std::collections::HashSet;
 
-/// Texts are encoded this many at a time.
+/// Texts encoded per batch.
 const STEP: usize = 256;
 
 impl Repair<'_> {
-    /// Writes damaged segments again, without the rows that can't be read. Does nothing if losing rows is not
-    /// accepted.
+    /// Writes damaged segments again, without the rows that can't be read. Does nothing if loss is not accepted.
     pub(super) fn make_sound(
         &mut self,
         mut found: Found,
@@ -46,7 +45,7 @@ impl Repair<'_> {
                     new.rows.row_count(),
                     new.id
                 ),
-                None => format!("{damage}; it has no living row that could be read"),
+                None => format!("{damage}; it has no live row that could be read"),
             });
             segments.extend(rewritten);
         }
@@ -75,7 +74,7 @@ impl Repair<'_> {
         if lost > 0 {
             let alive = segment.live.alive();
             let what = format!(
-                "segment {}: {lost} of {alive} living rows can't be read, the keys of {} of them are known: {why}",
+                "segment {}: {lost} of {alive} live rows can't be read; the keys of {} of them are known: {why}",
                 segment.id,
                 keys.len()
             );
@@ -84,7 +83,8 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Segments hold ranges of `Seq`s that do not overlap. A restored one may lie within another: both become one.
+    /// Merges segments whose ranges of `Seq`s overlap, which they must not. A restored segment may lie within another
+    /// one.
     fn part_overlaps(
         &mut self,
         segments: Vec<FoundSegment>,
@@ -106,7 +106,7 @@ impl Repair<'_> {
                 .as_ref()
                 .map_or("none".into(), |new| new.id.to_string());
             repair.done(format!(
-                "segments {} were merged into segment {into}, since their rows are of the same time",
+                "segments {} were merged into segment {into}, since their rows were inserted in the same period",
                 ids.join(", ")
             ));
             found.new_list = true;
@@ -126,7 +126,8 @@ impl Repair<'_> {
         Ok(apart)
     }
 
-    /// Writes the live, readable rows of some segments as a new one, without codes; theirs move to `orphans/`.
+    /// Writes the live, readable rows of some segments as a new segment without codes. The old segments move to
+    /// `orphans/`.
     fn rewrite(
         &mut self,
         inputs: Vec<FoundSegment>,
@@ -195,11 +196,11 @@ impl Repair<'_> {
     }
 }
 
-/// Readable rows of some segments, in the order of their `Seq`s.
+/// The readable rows of some segments, in the order of their `Seq`s.
 struct Remains<'a> {
-    /// With the vectors of texts, if those are sound.
+    /// The rows, with the vectors of texts if those are sound.
     inputs: Vec<(&'a RowsFile, Option<VecsFile>)>,
-    /// `Seq`, input and row.
+    /// The `Seq`, input and row of each.
     order: Vec<(Seq, u32, RowId)>,
     model: &'a Model,
 }
@@ -211,7 +212,7 @@ impl Remains<'_> {
         Ok(text.expect("a database of texts has segments of texts"))
     }
 
-    /// The stored vectors of some rows of texts. Those that are not there are encoded.
+    /// Returns the stored vectors of some rows of texts. Missing ones are encoded.
     fn texts_vectors(&self, rows: &[(Seq, u32, RowId)]) -> Result<Stored> {
         let mut missing = Vec::new();
         for &(_, input, row) in rows {
@@ -233,7 +234,7 @@ impl Remains<'_> {
             match &self.inputs[input as usize].1 {
                 Some(vecs) => vectors.extend(vecs.vectors(at..at + 1)?),
                 None => {
-                    let at = next.next().expect("one for each text");
+                    let at = next.next().expect("there is one vector per text");
                     vectors.extend(encoded.as_ref().rows(at..at + 1, dim));
                 }
             }

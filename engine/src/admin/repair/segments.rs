@@ -17,15 +17,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The segments of the database as they are on disk.
 pub(super) struct Found {
-    /// In the order of their `Seq`s.
+    /// The segments, in the order of their `Seq`s.
     pub(super) segments: Vec<FoundSegment>,
-    /// The newest version that any file tells of.
+    /// The newest version that any file mentions.
     pub(super) generation: Generation,
-    /// The next segment gets this id.
+    /// The id of the next segment.
     pub(super) next_segment: SegmentId,
-    /// Rows that any deletion file marks as dead, where the record is lost or rows were restored.
+    /// Rows that any deletion file marks as dead, if the record is lost or rows were restored.
     pub(super) dead: HashSet<Seq>,
-    /// Whether the list of segments is not that of a whole record.
+    /// Whether the list of segments differs from that of an intact record.
     pub(super) new_list: bool,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct FoundSegment {
     pub(super) id: SegmentId,
     pub(super) rows: RowsFile,
     pub(super) live: Live,
-    /// What is damaged in the rows file.
+    /// The damage in the rows file.
     pub(super) damage: Vec<Error>,
-    /// As the record has it; `None` if it has not, or if that no longer holds.
+    /// The segment's entry in the record; `None` if there is none, or if it no longer holds.
     pub(super) named: Option<SegmentRecord>,
 }
 
@@ -71,8 +71,7 @@ impl Repair<'_> {
                     self.named_segment(segment, known, &mut found)?;
                 }
                 found.assume_seqs();
-                // All other files are not part of this version: they are moved to `orphans/`, or added if
-                // requested.
+                // All other files are not part of this version: they move to `orphans/`, or are added if requested.
                 let first_seq = record.first_seq;
                 let live = self.live_ids(&found);
                 for id in on_disk {
@@ -81,7 +80,7 @@ impl Repair<'_> {
                     if !adopted {
                         self.put_aside(id)?;
                         self.done(format!(
-                            "segment {id} is no part of version {}; it was moved to orphans, from where a repair with `restore` takes it back",
+                            "segment {id} is not part of version {}; it was moved to orphans, and a repair with `restore` adds its rows again",
                             record.generation
                         ));
                     }
@@ -97,8 +96,7 @@ impl Repair<'_> {
         Ok(found)
     }
 
-    /// Returns what says that there was a version after this one, whose manifest and catalog are
-    /// both lost.
+    /// Returns the evidence of a later version whose manifest and catalog entry are both lost, if there is any.
     pub(super) fn newer_than(&self, record: &VersionRecord) -> Result<Option<String>> {
         let dir = self.layout.segments();
         let logged = live_batches(&*self.disk, &self.layout, record)?;
@@ -113,7 +111,7 @@ impl Repair<'_> {
                 && !is_leftover(&rows, record, &logged).unwrap_or(true)
             {
                 return Ok(Some(format!(
-                    "segment {id} is of version {}, of which no record is left; the newest is {}",
+                    "segment {id} belongs to version {}, whose record is lost; the newest record is of version {}",
                     rows.meta().version,
                     record.generation
                 )));
@@ -122,14 +120,14 @@ impl Repair<'_> {
         Ok(None)
     }
 
-    /// The ids that live segments have, or had before a compaction.
+    /// Returns the ids that live segments have, or had before a compaction.
     fn live_ids(&self, found: &Found) -> HashSet<SegmentId> {
         (found.segments.iter())
             .flat_map(|s| s.rows.meta().replaces.iter().copied().chain([s.id]))
             .collect()
     }
 
-    /// A segment that the record names.
+    /// Opens a segment that the record names.
     fn named_segment(
         &mut self,
         named: &SegmentRecord,
@@ -141,7 +139,7 @@ impl Repair<'_> {
             Ok(open) => open,
             Err(why) => {
                 let alive = named.rows - named.dead;
-                let what = format!("segment {id} with {alive} living rows can't be read: {why}");
+                let what = format!("segment {id} with {alive} live rows can't be read: {why}");
                 if alive == 0 {
                     self.done(what.clone());
                 }
@@ -163,7 +161,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// The live rows of a segment that a record names, and whether the deletions that it names are there.
+    /// Returns the live rows of a segment that a record names, and whether the deletions that it names are there.
     fn live_rows(&mut self, named: &SegmentRecord, rows: &RowsFile) -> Result<(Live, bool)> {
         let count = rows.row_count() as u32;
         let Some(version) = named.deletions else {
@@ -187,12 +185,11 @@ impl Repair<'_> {
             Ok(deletions) if agrees(&deletions) => {
                 return Ok((Live::without(count, deletions.words()), true));
             }
-            Ok(_) => "it is that of another version".into(),
+            Ok(_) => "it belongs to another version".into(),
             Err(e) if is_damage(&e) => e.to_string(),
             Err(e) => return Err(e),
         };
-        // Rows never come back to life: a row that is dead in any deletion file of the segment is
-        // dead.
+        // Rows never become live again: a row that is dead in any deletion file of the segment is dead.
         let mut live = Live::all(count);
         for deletions in self.deletions_of(named.id)? {
             for row in deletions.iter().filter(|row| row.0 < count) {
@@ -201,7 +198,7 @@ impl Repair<'_> {
         }
         let back = named.dead.saturating_sub(live.dead());
         let what = format!(
-            "the deletions of segment {} can't be read, up to {back} deleted rows come back: {why}",
+            "the deletions of segment {} can't be read, so up to {back} deleted rows come back: {why}",
             named.id
         );
         if back == 0 || self.lose(what, Vec::new()) {
@@ -213,7 +210,7 @@ impl Repair<'_> {
         Ok((live, true))
     }
 
-    /// Every whole deletion file of a segment.
+    /// Returns every intact deletion file of a segment.
     fn deletions_of(&self, id: SegmentId) -> Result<Vec<Deletions>> {
         let dir = self.layout.segments();
         let names = list(&*self.disk, &dir)?;
@@ -225,7 +222,7 @@ impl Repair<'_> {
             .collect())
     }
 
-    /// Adds a segment that no record names if it has rows that no other file has.
+    /// Adds a segment that no record names, if it has rows that are in no other file.
     fn adopt(
         &mut self,
         id: SegmentId,
@@ -244,7 +241,7 @@ impl Repair<'_> {
             return Ok(false);
         }
         self.done(format!(
-            "segment {id} with {} rows was taken in again",
+            "segment {id} with {} rows was added again",
             rows.row_count()
         ));
         let live = self.any_dead(id, &rows, found)?;
@@ -259,7 +256,7 @@ impl Repair<'_> {
         Ok(true)
     }
 
-    /// The rows of a segment that no deletion file on disk marks as dead.
+    /// Returns the rows of a segment that no deletion file on disk marks as dead.
     fn any_dead(&mut self, id: SegmentId, rows: &RowsFile, found: &mut Found) -> Result<Live> {
         let count = rows.row_count() as u32;
         let mut live = Live::all(count);
@@ -274,7 +271,7 @@ impl Repair<'_> {
         Ok(live)
     }
 
-    /// With no record: every segment that no output of a compaction stands for.
+    /// Finds the segments without a record: every segment that no compaction has replaced.
     fn all_segments(
         &mut self,
         on_disk: BTreeSet<SegmentId>,
@@ -299,7 +296,8 @@ impl Repair<'_> {
             .collect();
         for (id, OpenRows { rows, damage }) in open {
             found.generation = found.generation.max(rows.meta().version);
-            // A deletion is never undone, so any file that tells of one is right: also that of an input for its output.
+            // A deletion is never undone, so every file that records one is right, even if the file belongs to an input
+            // and the row is now in the output.
             let live = self.any_dead(id, &rows, found)?;
             if replaced.contains(&id) {
                 self.put_aside(id)?;
@@ -330,7 +328,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// An id above all that any file has, also among the orphans.
+    /// Returns an id above all that any file has, including the orphans.
     fn next_segment(&self, base: &Base) -> Result<SegmentId> {
         let mut next = base.hint.as_ref().map_or(1, |record| record.next_segment.0);
         for dir in [self.layout.segments(), self.layout.orphans()] {
@@ -348,8 +346,8 @@ impl Repair<'_> {
 }
 
 impl Found {
-    /// Where META and SEQS are both damaged, rows get `Seq`s behind those of the segment before: at most the ones that
-    /// they had, since those ascend from segment to segment.
+    /// If META and SEQS are both damaged, gives the rows `Seq`s right after those of the segment before. These are at
+    /// most the original ones, since `Seq`s ascend from segment to segment.
     fn assume_seqs(&mut self) {
         let mut end = Seq(0);
         for segment in &mut self.segments {
@@ -358,10 +356,10 @@ impl Found {
         }
     }
 
-    /// Marks rows dead that have a newer row with the same key, and those that any deletion file or log knows to
-    /// be dead.
+    /// Marks rows dead if there is a newer row with the same key, or if any deletion file or log says that they are
+    /// dead.
     ///
-    /// Requires: all rows files are sound, segments are in the order of their `Seq`s.
+    /// Requires: all rows files are sound, and segments are in the order of their `Seq`s.
     pub(super) fn kill_older(
         segments: &mut [FoundSegment],
         dead: &HashSet<Seq>,
