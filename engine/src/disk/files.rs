@@ -1,11 +1,11 @@
 //! The file operations of the engine as a trait, so that tests can record them, fail them and replay them partially.
 //!
-//! Readers need a [`Storage`], the writer [`Files`]: whoever is given the first can't change anything.
+//! Readers get a [`Storage`] and the writer [`Files`]: code that holds only a `Storage` can't change anything.
 //!
-//! Every write of the engine to a database or a bundle goes through [`Files`], but for two kinds of files that are never
-//! the only witness of anything: sled's own, and the text in [lock](crate::disk::lock) files, which is for people. A file
-//! is written under a temporary name, synced, renamed, and its directory synced; none is ever rewritten in place, but for
-//! logs, which only grow.
+//! Every write of the engine to a database or a bundle goes through [`Files`], except to two kinds of files that never
+//! hold the only copy of anything: sled's own, and the text in [lock](crate::disk::lock) files, which is for people. A
+//! file is written under a temporary name, synced and renamed, and then its directory is synced. No file is rewritten
+//! in place; only logs grow.
 
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
@@ -14,52 +14,52 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Where a reader finds a database: a directory on disk, or a stand-in for one.
+/// Read access to the files of a database: on disk, or a stand-in for tests.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Reads a whole small file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
-    /// Returns the bytes of a file.
+    /// Returns the length of a file in bytes.
     fn len(&self, path: &Path) -> io::Result<u64>;
     /// Returns an immutable file as memory.
     fn map(&self, path: &Path) -> io::Result<Mapping> {
         self.open(path)?.map()
     }
-    /// Opens an immutable file that may be needed after its name is gone.
+    /// Opens an immutable file, so that it stays readable after its name is removed.
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>>;
     /// Returns the names in a directory, in order.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 }
 
-/// A file that was opened for reading, and stays readable when its name is gone.
+/// A file opened for reading. It stays readable after its name is removed.
 pub trait OpenFile: Send + Sync + fmt::Debug {
-    /// Returns how many bytes it has.
+    /// Returns its length in bytes.
     fn bytes(&self) -> io::Result<u64>;
     /// Returns its contents as memory.
     fn map(&self) -> io::Result<Mapping>;
 }
 
-/// Where the writer of a database changes files. Only the writer has this.
+/// Write access to the files of a database. Only the writer has it.
 pub trait Files: Storage {
     /// Creates a file. It must not exist.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
-    /// Gives a synced file its name, replacing what had it.
+    /// Renames a synced file, replacing any file with the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name in the same file system; [`link_or_copy`] is for those that may not have hard links.
+    /// Gives a file a second name in the same file system. Use [`link_or_copy`] where hard links may not be supported.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a name. A process that has the file open keeps it.
+    /// Removes a name. A process that has the file open can still read it.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Removes a directory and all in it.
+    /// Removes a directory and everything in it.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
-    /// Makes a directory and its parents where missing.
+    /// Creates a directory and its missing parents.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
-    /// Makes names made or removed in a directory durable.
+    /// Makes created and removed names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
 /// A file that is being written.
 pub trait NewFile: Write + Send {
-    /// Makes everything written durable. After an error nothing is known of what reached the disk: the caller gives
-    /// the file up, and never syncs it again.
+    /// Makes everything written durable. After an error it is unknown what reached the disk: the caller abandons the
+    /// file and never syncs it again.
     fn sync(&mut self) -> io::Result<()>;
 
     /// Makes the file read-only.
@@ -71,7 +71,7 @@ pub trait NewFile: Write + Send {
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk {
-    /// Read segments into memory in place of mapping them: slower to open and heavier, but truncating the
+    /// Reads segments into memory instead of mapping them: opening is slower and takes more memory, but truncating a
     /// file while it is open cannot end the process.
     pub no_mmap: bool,
 }
@@ -97,7 +97,7 @@ impl Storage for Disk {
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
-            // Our own names are ASCII; another program's odd name is none of ours.
+            // The engine's own names are ASCII, so other names belong to other programs.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -107,7 +107,7 @@ impl Storage for Disk {
     }
 }
 
-/// A file of the disk, open for reading.
+/// A file on disk, opened for reading.
 #[derive(Debug)]
 struct OpenDiskFile {
     file: File,
@@ -138,7 +138,7 @@ impl Files for Disk {
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // Of a symbolic link the link itself would get the name.
+        // For a symbolic link, the link itself would get the second name.
         plain(from)?;
         fs::hard_link(from, to)
     }
@@ -156,7 +156,7 @@ impl Files for Disk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        // A directory can be opened and synced on Unix only; elsewhere renames are as durable as they get.
+        // Only Unix can open and sync a directory. Elsewhere renames are as durable as the system makes them.
         if cfg!(unix) {
             File::open(path)?.sync_all()?;
         }
@@ -164,7 +164,8 @@ impl Files for Disk {
     }
 }
 
-/// Sees that a name is that of a file: not of a link, which may lead anywhere, nor of a pipe, which may never end.
+/// Checks that a name is that of a plain file: not of a link, which may lead anywhere, and not of a pipe, which may
+/// never end.
 pub fn plain(path: &Path) -> io::Result<fs::Metadata> {
     let found = fs::symlink_metadata(path)?;
     if found.is_symlink() {
@@ -196,7 +197,7 @@ impl NewFile for DiskFile {
     }
 
     fn read_only(&mut self) -> io::Result<()> {
-        // Elsewhere than on Unix a read-only file can't be removed.
+        // On other systems than Unix a read-only file can't be removed.
         if cfg!(unix) {
             let mut permissions = self.0.metadata()?.permissions();
             permissions.set_readonly(true);
@@ -211,15 +212,15 @@ pub(crate) fn list(files: &dyn Storage, dir: &Path) -> Result<Vec<String>> {
     files.list(dir).map_err(Error::io("listing", dir))
 }
 
-/// Returns where a file is written before it has its name.
+/// Returns the temporary name under which a file is written.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".tmp");
     path.with_file_name(name)
 }
 
-/// Gives a synced file another name, in another directory, which may be on another file system: there it is copied,
-/// synced and named, then removed here. It is there whole or not at all.
+/// Moves a synced file to another directory. If that is on another file system, the file is copied, synced, renamed,
+/// and then removed here. The new name never shows a partial file.
 pub fn relocate(files: &dyn Files, from: &Path, to: &Path) -> io::Result<()> {
     match files.rename(from, to) {
         Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {}
@@ -235,12 +236,12 @@ pub fn relocate(files: &dyn Files, from: &Path, to: &Path) -> io::Result<()> {
     files.remove(from)
 }
 
-/// Copies an immutable file to a name that is free, and syncs it; the directory is the caller's to sync. Returns its
-/// bytes. After an error a part of the copy may be left.
+/// Copies an immutable file to an unused name and syncs it; the caller syncs the directory. Returns its length. After
+/// an error a partial copy may remain.
 pub fn copy(files: &dyn Files, from: &Path, to: &Path) -> io::Result<u64> {
     let bytes = files.map(from)?;
     let mut file = files.create(to)?;
-    // In pieces, so that a copy that is stopped or out of space has not first filled the memory with unwritten pages.
+    // In pieces, so that a copy that is stopped or out of space does not first fill the memory with unwritten pages.
     for piece in bytes.chunks(COPIED_AT_ONCE) {
         file.write_all(piece)?;
     }
@@ -251,18 +252,18 @@ pub fn copy(files: &dyn Files, from: &Path, to: &Path) -> io::Result<u64> {
 
 const COPIED_AT_ONCE: usize = 8 << 20;
 
-/// Gives an immutable file a second name, or [copies](copy) it where the file system can't. Returns the bytes that were
-/// written: none for a link.
+/// Gives an immutable file a second name, or [copies](copy) it if the file system can't. Returns the number of bytes
+/// written: 0 for a link.
 pub fn link_or_copy(files: &dyn Files, from: &Path, to: &Path) -> io::Result<u64> {
     match files.link(from, to) {
         Ok(()) => Ok(0),
         Err(e) if is_final(&e) => Err(e),
-        // Another file system, one without hard links, or too many of them: there are as many errors for it as systems.
+        // Another file system, one without hard links, or too many links: each system has its own error for that.
         Err(_) => copy(files, from, to),
     }
 }
 
-/// Whether a copy would fail as the link did.
+/// Returns `true` if a copy would fail for the same reason as the link.
 fn is_final(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, InvalidInput, NotFound, StorageFull};
     matches!(
@@ -271,7 +272,7 @@ fn is_final(error: &io::Error) -> bool {
     )
 }
 
-/// Writes a small file whole: temporary name, sync, rename, directory sync. It is there whole or not at all.
+/// Writes a small file: temporary name, sync, rename, directory sync. The name never shows a partial file.
 pub fn publish(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let tmp = temporary(path);
     match files.remove(&tmp) {

@@ -6,8 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The files of a training run that are worth keeping: what was asked for, how it went, what came of it, and where it
-/// can go on.
+/// The files of a training run that are worth keeping: its configuration, log, result, and state to continue from.
 pub(crate) const RECORDS: [&str; 5] = [
     "config.toml",
     "run.jsonl",
@@ -16,7 +15,7 @@ pub(crate) const RECORDS: [&str; 5] = [
     "last.safetensors",
 ];
 
-/// The paths of a database.
+/// The paths in a database's directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     dir: PathBuf,
@@ -28,8 +27,8 @@ impl Layout {
         Self { dir: dir.into() }
     }
 
-    /// Returns the layout of an existing database, which may come from an untrusted source: no path may lead out of
-    /// it. Files are looked at when they are opened, by [`Disk`](crate::disk::files::Disk).
+    /// Returns the layout of an existing database, which may come from an untrusted source: no path may lead out of it.
+    /// Files are checked when they are opened, by [`Disk`](crate::disk::files::Disk).
     ///
     /// # Errors
     ///
@@ -37,7 +36,7 @@ impl Layout {
     pub(crate) fn existing(dir: impl Into<PathBuf>) -> Result<Self> {
         let layout = Self::new(dir);
         match fs::metadata(&layout.dir) {
-            // Below a file there is nothing either.
+            // A path below a file does not exist either.
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
@@ -71,7 +70,7 @@ impl Layout {
             if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
                 return Err(Error::Incompatible {
                     path,
-                    what: "a symbolic link, and a database has none: it might lead anywhere; put there what it leads to"
+                    what: "a symbolic link, which a database must not contain since it may lead anywhere; replace it by the directory that it leads to"
                         .into(),
                 });
             }
@@ -79,7 +78,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Refuses a directory that was never a database: it has not even the folders that rows are in.
+    /// Refuses a directory that was never a database: it lacks even the folders for rows.
     pub(crate) fn expect_folders(&self) -> Result<()> {
         match self.segments().is_dir() && self.logs().is_dir() {
             true => Ok(()),
@@ -87,7 +86,7 @@ impl Layout {
         }
     }
 
-    /// Returns the directory of the database, which has the manifests.
+    /// Returns the directory of the database, which contains the manifests.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -112,7 +111,7 @@ impl Layout {
         self.dir.join("COPYING")
     }
 
-    /// The file `RESERVE`, which is removed when the disk is full.
+    /// Returns the path of the file `RESERVE`, which is removed when the disk is full.
     pub(crate) fn reserve(&self) -> PathBuf {
         self.dir.join("RESERVE")
     }
@@ -153,7 +152,8 @@ impl Layout {
         self.dir.join("runs")
     }
 
-    /// Files moved aside by recovery: torn tails of logs, and files that no trusted record names.
+    /// Returns the directory of files moved aside by recovery: torn tails of logs, and files that no trusted record
+    /// names.
     pub(crate) fn orphans(&self) -> PathBuf {
         self.dir.join("orphans")
     }

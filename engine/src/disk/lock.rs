@@ -1,6 +1,7 @@
-//! The lock files of a database: who writes, who prepares a rebuild; the trainer has one in the folder of each run.
+//! The lock files of a database: for the writing process and for a rebuild in preparation. The trainer has one in the
+//! folder of each run.
 //!
-//! An OS file lock, freed by the kernel when its process ends, however it ends. The file's text is for people.
+//! Each is an OS file lock, which the kernel frees when its process ends for any reason. The file's text is for people.
 
 use crate::disk::files;
 use crate::error::{Error, Result, is_full};
@@ -8,7 +9,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-/// A lock that this process holds until it is dropped.
+/// A lock that this process holds until the value is dropped.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
@@ -16,8 +17,8 @@ pub struct FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing would do, but for a child that another thread is just starting: between fork and exec it has the file
-        // open too, and the lock would outlive this handle by that moment.
+        // Closing the file would be enough, except while another thread starts a child process: between fork and exec
+        // the child has the file open too, so the lock would briefly outlive this handle.
         let _ = self.file.unlock();
     }
 }
@@ -25,7 +26,7 @@ impl Drop for FileLock {
 impl FileLock {
     /// Takes the lock, or returns an error that names the holder. Never waits.
     pub fn acquire(path: &Path) -> Result<Self> {
-        // Its text will be replaced: it must be ours.
+        // The text will be replaced, so this must be our own file.
         match files::plain(path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io("opening for writing", path)(e));
@@ -43,7 +44,7 @@ impl FileLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                // Best effort: the holder may be writing its name this very moment.
+                // Best effort: the holder may be writing its name at this moment.
                 let _ = file.read_to_string(&mut holder);
                 let holder = holder.trim();
                 let holder = if holder.is_empty() {
@@ -69,7 +70,7 @@ impl FileLock {
             .and_then(|()| file.rewind())
             .and_then(|()| write!(file, "{program} (process {})", std::process::id()));
         match named {
-            // On a full disk the lock is held without its text.
+            // On a full disk the lock is held, but its text is missing.
             Err(e) if !is_full(&e) => return Err(Error::io("writing", path)(e)),
             _ => {}
         }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_holder_is_refused_and_told_who_has_it() {
+    fn a_second_holder_is_refused_with_the_name_of_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("LOCK");
         let first = FileLock::acquire(&path).unwrap();

@@ -1,7 +1,7 @@
-//! An immutable file as memory: mapped, or read into aligned memory where mapping is not wanted.
+//! An immutable file as memory: mapped, or read into aligned memory if mapping is not wanted.
 //!
-//! The one place outside the kernels with `unsafe`: a mapping is only as immutable as its file, and the compiler
-//! cannot know that the file is not written.
+//! The only place outside the kernels with `unsafe`: a mapping is only as immutable as its file, and the compiler
+//! cannot know that no one writes to the file.
 #![expect(
     unsafe_code,
     reason = "mapping a file is unsafe: another process could change it"
@@ -21,7 +21,7 @@ pub struct Mapping(Kind);
 enum Kind {
     Mapped {
         map: Mmap,
-        /// How many more times [`Mapping::lacks`] is sure.
+        /// How many more times [`Mapping::lacks`] answers `true` without looking.
         sure: AtomicU32,
     },
     Read {
@@ -30,10 +30,10 @@ enum Kind {
     },
 }
 
-/// What [`Mapping::will_read`] takes for a page, where it joins neighbours.
+/// The page size that [`Mapping::will_read`] assumes when it joins neighbouring ranges.
 const PAGE: usize = 4096;
 
-/// A cache line, so that a `Vec` of them is aligned as sections want it.
+/// A cache line, so that a `Vec` of them has the alignment that sections need.
 #[derive(Debug, Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
@@ -47,9 +47,9 @@ impl Mapping {
                 len: 0,
             }));
         }
-        // SAFETY: mopqdb never writes to, truncates or reuses a file once it has its name (files are made under a
-        // temporary name and renamed; retired ones are unlinked, which leaves mappings whole). Users of mapped
-        // files must ensure that no other program does so, or set `Options::no_mmap`.
+        // SAFETY: mopqdb never writes to, truncates or reuses a file once it has its name (files are created under a
+        // temporary name and renamed; retired ones are unlinked, which leaves mappings intact). Users of mapped files
+        // must ensure that no other program does so, or set `Options::no_mmap`.
         let map = unsafe { Mmap::map(file)? };
         Ok(Self(Kind::Mapped {
             map,
@@ -57,7 +57,7 @@ impl Mapping {
         }))
     }
 
-    /// Returns a copy of bytes that are in memory already.
+    /// Returns a copy of bytes that are already in memory.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let len = bytes.len();
         let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
@@ -65,18 +65,18 @@ impl Mapping {
         Self(Kind::Read { lines, len })
     }
 
-    /// Gives back the memory of its pages. They come back from the file, mostly from its cache, when next looked at.
+    /// Releases the memory of its pages. The next access reads them from the file again, mostly from the page cache.
     pub fn release(&self) {
         #[cfg(unix)]
         if let Kind::Mapped { map, .. } = &self.0 {
             // SAFETY: `map` makes shared, read-only mappings of files that do not change, so a page that was dropped
-            // comes back with the bytes it had. Failing to drop it costs memory only.
+            // comes back with the same bytes. Failing to drop it costs only memory.
             let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
         }
     }
 
     /// Starts reading ascending ranges, all at once, without waiting. A later access waits only for its own page. Empty
-    /// ranges are passed over; failing to read ahead costs time only.
+    /// ranges are skipped; failing to read ahead costs only time.
     ///
     /// # Panics
     /// If a range is not within the file.
@@ -95,7 +95,7 @@ impl Mapping {
             if range.is_empty() {
                 continue;
             }
-            // In the page that the one before ends in, or in the next.
+            // It begins in the page in which the previous range ends, or in the next.
             if joined.end > 0 && range.start / PAGE <= joined.end.div_ceil(PAGE) {
                 joined.end = joined.end.max(range.end);
             } else {
@@ -105,9 +105,9 @@ impl Mapping {
         ask(joined);
     }
 
-    /// Returns `true` if some of these bytes are probably not in memory, by looking at as few of them as the caller names. Once
-    /// some are missing, others are for a while taken to be, since few are looked at. `false` where the system does not tell: Linux
-    /// tells who owns the file or may write to it.
+    /// Returns `true` if some of these bytes are probably not in memory. Looks only at the bytes that the caller names.
+    /// After it finds some missing, it answers `true` without looking for a while. Returns `false` if the system does
+    /// not tell: Linux tells only the owner of the file and those who may write to it.
     ///
     /// # Panics
     /// If a byte is not within the file.
@@ -129,15 +129,15 @@ impl Mapping {
         lacks
     }
 
-    /// Whether the page of a byte is in memory, where the system tells.
+    /// Returns whether the page of a byte is in memory, if the system tells.
     #[cfg(target_os = "linux")]
     fn is_resident(&self, byte: usize) -> Option<bool> {
         let first = &self[byte];
-        // SAFETY: a question about the system.
+        // SAFETY: `sysconf` only asks about the system.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
         let start = std::ptr::from_ref(first).map_addr(|at| at - at % page);
         let mut state = 0;
-        // SAFETY: one byte is written for the one page, which is mapped: it has a byte of the file.
+        // SAFETY: one byte is written, for one page, which is mapped since it contains a byte of the file.
         let failed = unsafe { libc::mincore(start.cast_mut().cast(), 1, &raw mut state) };
         (failed == 0).then_some(state & 1 == 1)
     }
@@ -152,7 +152,7 @@ impl Mapping {
         let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
         let bytes = &mut bytemuck::cast_slice_mut(&mut lines)[..len];
-        // At a place, where the system can: handles of one file share its position.
+        // Read at a position if the system supports it: handles of one file share its cursor.
         #[cfg(unix)]
         std::os::unix::fs::FileExt::read_exact_at(file, bytes, 0)?;
         #[cfg(not(unix))]
@@ -177,7 +177,8 @@ impl Deref for Mapping {
     }
 }
 
-/// The bytes of a file, to be changed in memory only: pages that are written to are copied, the file stays as it is.
+/// The bytes of a file, to be changed in memory only: pages that are written to are copied, and the file stays as it
+/// is.
 #[derive(Debug)]
 pub struct PrivateCopy(Option<MmapMut>);
 
@@ -187,7 +188,7 @@ impl PrivateCopy {
         if file.metadata()?.len() == 0 {
             return Ok(Self(None));
         }
-        // SAFETY: as in `Mapping::map`, nobody writes to a file that has its name; our own writes go to private pages.
+        // SAFETY: as in `Mapping::map`, no one writes to a file that has its name; our own writes go to private pages.
         let map = unsafe { MmapOptions::new().map_copy(file)? };
         Ok(Self(Some(map)))
     }
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn any_ranges_may_be_asked_for_of_any_mapping() {
+    fn will_read_accepts_any_ranges_within_any_mapping() {
         let file = file(64);
         for mapping in [
             Mapping::map(&file).unwrap(),
@@ -251,7 +252,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_will_be_read_comes_to_memory_and_the_rest_does_not() {
+    fn will_read_brings_only_the_named_ranges_to_memory() {
         use std::os::fd::AsRawFd;
         let file = file(4096);
         let drop_pages = |file: &File| {
@@ -262,19 +263,19 @@ mod tests {
         assert_eq!(drop_pages(&file), 0);
         let resident = |page: usize| mapping.is_resident(page * PAGE + 17).unwrap();
         if resident(2000) {
-            // As a file system in memory does.
-            eprintln!("this file system keeps its pages: nothing to see here");
+            // File systems in memory behave this way.
+            eprintln!("this file system keeps its pages in memory: nothing to test");
             return;
         }
         let wanted = [3, 1000, 1001, 4095];
         mapping.will_read(wanted.map(|page| page * PAGE + 100..page * PAGE + 200));
         let begun = std::time::Instant::now();
         while !wanted.into_iter().all(resident) {
-            assert!(begun.elapsed().as_secs() < 60, "pages do not come");
+            assert!(begun.elapsed().as_secs() < 60, "the pages were not read");
             std::thread::yield_now();
         }
         assert!(![2, 4, 999, 1002, 2000, 4094].into_iter().any(resident));
-        // Touched, they bring no others.
+        // They were in memory already: touching them reads nothing else.
         assert!(
             wanted
                 .into_iter()

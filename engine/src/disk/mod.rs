@@ -1,6 +1,6 @@
-//! The operating system: files and maps of files, where things are in a database's directory, locks between processes.
+//! The operating system: files and memory maps, the layout of a database's directory, locks between processes.
 //!
-//! A leaf: nothing here knows what is in a file. Everything that the engine writes goes through [`files::Files`].
+//! Nothing here knows the contents of a file. Everything that the engine writes goes through [`files::Files`].
 
 pub(crate) mod files;
 pub(crate) mod layout;

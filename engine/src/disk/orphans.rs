@@ -1,11 +1,11 @@
-//! The directory `orphans/`: unexplained files are moved there, and stay until the user drops them.
+//! The directory `orphans/`: unexplained files are moved there, and stay until the user removes them.
 
 use crate::disk::files::{Files, relocate};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Moves a file or directory to `orphans/`, under a free name.
+/// Moves a file or directory to `orphans/`, under an unused name.
 pub(crate) fn orphan(files: &dyn Files, layout: &Layout, path: &Path) -> Result<PathBuf> {
     let orphans = layout.orphans();
     files
@@ -25,7 +25,7 @@ pub(crate) fn orphan(files: &dyn Files, layout: &Layout, path: &Path) -> Result<
             })
         })
         .find(|aside| !aside.exists())
-        .expect("some number is free");
+        .expect("some number is unused");
     relocate(files, path, &aside).map_err(Error::io("moving to orphans", path))?;
     files
         .sync_dir(&orphans)

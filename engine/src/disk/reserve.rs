@@ -15,25 +15,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The least that a reserve has. sled takes 512 KiB when its log grows; the rest is for the logs of deletes and for
+/// The minimum size of a reserve. sled takes 512 KiB when its log grows; the rest is for the logs of deletes and for
 /// manifests.
 const BASE: u64 = 1 << 20;
 
 /// The beginning of the file, which explains its purpose.
-const TEXT: &str = "mopqdb keeps this room for a full disk: deleting rows and recovery need some. \
-                    It holds no data and is made again when it is missing.\n";
+const TEXT: &str = "mopqdb keeps this space for a full disk: deleting rows and recovery need some. \
+                    It holds no data and is created again when it is missing.\n";
 
 /// The reserve of an open database.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     files: Arc<dyn Files>,
     path: PathBuf,
-    /// Bytes of the file, 0 if there is none; held while it is made or removed.
+    /// The size of the file, 0 if there is none; locked while it is created or removed.
     bytes: Mutex<u64>,
 }
 
 impl Reserve {
-    /// Returns the reserve of this database, as it is found.
+    /// Returns the reserve of this database as it is on disk.
     pub(crate) fn find(files: &Arc<dyn Files>, layout: &Layout) -> Self {
         let path = layout.reserve();
         let bytes = files.len(&path).unwrap_or(0);
@@ -44,7 +44,7 @@ impl Reserve {
         }
     }
 
-    /// Returns `true` if the file is there and has at least its least size.
+    /// Returns `true` if the file exists and has at least the minimum size.
     pub(crate) fn is_whole(&self) -> bool {
         *lock(&self.bytes) >= BASE
     }
@@ -64,7 +64,7 @@ impl Reserve {
         match remove(&*self.files, &self.path) {
             Ok(()) => {
                 tracing::warn!(
-                    "the disk is full: {} was given up, no rows are inserted until it fits again",
+                    "the disk is full: {} was removed; no rows are inserted until it fits again",
                     self.path.display()
                 );
                 true
@@ -76,7 +76,7 @@ impl Reserve {
         }
     }
 
-    /// Like [`give_up`](Self::give_up), for a started write that needs this many more bytes. If they are many the
+    /// Like [`give_up`](Self::give_up), for a write in progress that needs this many more bytes. If they are many, the
     /// reserve stays: the database will be opened again, and recovery needs it.
     pub(crate) fn give_up_for(&self, bytes: usize) -> bool {
         let held = *lock(&self.bytes);
@@ -94,8 +94,8 @@ impl Reserve {
         }
     }
 
-    /// Makes the file, if it is missing or too small for a database of this many rows, dead ones included. If it does
-    /// not fit, makes a smaller one, and returns the error.
+    /// Creates the file, if it is missing or too small for a database of this many rows, dead ones included. If it does
+    /// not fit, creates a smaller one and returns the error.
     pub(crate) fn restore(&self, rows: u64) -> Result<()> {
         let mut bytes = lock(&self.bytes);
         let needed = needed(rows);
@@ -123,17 +123,17 @@ impl Reserve {
     /// Like [`restore`](Self::restore), ignoring failure.
     pub(crate) fn restore_if_it_fits(&self, rows: u64) {
         if let Err(e) = self.restore(rows) {
-            tracing::debug!("no whole reserve: {e}");
+            tracing::debug!("the reserve does not have its full size: {e}");
         }
     }
 }
 
-/// Bytes for a database of this many rows: a version may write a deletion file, which has one bit per row, for each
-/// segment.
+/// Returns the size for a database of this many rows: a version may write a deletion file, which has one bit per row,
+/// for each segment.
 fn needed(rows: u64) -> u64 {
     const STEP: u64 = 1 << 18;
     match rows / 8 {
-        // The minimum size covers these, so the file is not written again for every few rows.
+        // The minimum size covers these, so that the file is not written again for every few rows.
         bytes if bytes < STEP => BASE,
         bytes => BASE + bytes.next_multiple_of(STEP),
     }
@@ -164,7 +164,7 @@ fn make(files: &dyn Files, path: &Path, bytes: u64) -> io::Result<()> {
             left -= len;
             chunk.clear();
         }
-        // Only a sync allocates the blocks, on file systems that put it off.
+        // Some file systems delay allocation, so only a sync allocates the blocks.
         file.sync()?;
         drop(file);
         files.rename(&tmp, path)
@@ -179,8 +179,8 @@ fn make(files: &dyn Files, path: &Path, bytes: u64) -> io::Result<()> {
 
 fn remove(files: &dyn Files, path: &Path) -> io::Result<()> {
     files.remove(path)?;
-    // A journal may give the blocks back only when the removal itself is durable. Should this fail, so will what is
-    // tried next.
+    // A journal may free the blocks only when the removal itself is durable. If this fails, the next attempt will fail
+    // too.
     let _ = files.sync_dir(path.parent().unwrap_or(Path::new(".")));
     Ok(())
 }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_is_made_found_grown_and_given_up_once() {
+    fn a_reserve_is_created_found_grown_and_removed_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("RESERVE");
         let first = reserve(dir.path());
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn the_room_is_really_taken() {
+    fn the_reserve_occupies_blocks_on_disk() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
         reserve(dir.path()).restore(0).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_tried_again_once_and_other_errors_are_not() {
+    fn a_full_disk_is_tried_again_once_and_other_errors_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let reserve = reserve(dir.path());
         reserve.restore(0).unwrap();
@@ -246,9 +246,6 @@ mod tests {
             tries += 1;
             Err(fail(io::ErrorKind::StorageFull))
         });
-        assert!(
-            outcome.is_err() && tries == 1,
-            "there is nothing to give up"
-        );
+        assert!(outcome.is_err() && tries == 1, "there is nothing to remove");
     }
 }

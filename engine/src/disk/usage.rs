@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
-/// Returns the files below a directory, or the one file, with their bytes. Of several names of one file the first in
-/// order has its bytes, the others have none. Symbolic links are not followed.
+/// Returns the files below a directory, or the single file, with their sizes. If a file has several names, only the
+/// first in order has its size, the others have 0. Symbolic links are not followed.
 pub(crate) fn tree(path: &Path) -> Vec<(PathBuf, u64)> {
     let mut seen = HashSet::new();
     let once = |(path, found): (PathBuf, Metadata)| match identity(&found) {
@@ -16,8 +16,7 @@ pub(crate) fn tree(path: &Path) -> Vec<(PathBuf, u64)> {
     walk(path).into_iter().map(once).collect()
 }
 
-/// Returns the bytes that are free once these files and directories are gone: of files that have no
-/// other name.
+/// Returns the bytes that removing these files and directories frees: those of files without another name.
 pub(crate) fn freed(paths: &[PathBuf]) -> u64 {
     let mut names = HashMap::new();
     let mut bytes = 0;
@@ -34,7 +33,7 @@ pub(crate) fn freed(paths: &[PathBuf]) -> u64 {
 }
 
 fn walk(path: &Path) -> Vec<(PathBuf, Metadata)> {
-    // A file that was removed meanwhile takes no space.
+    // A file that was removed in the meantime takes no space.
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => {
             let names = Disk::default().list(path).unwrap_or_default();
@@ -46,7 +45,7 @@ fn walk(path: &Path) -> Vec<(PathBuf, Metadata)> {
     }
 }
 
-/// What tells a file from others whatever its name, and how many names it has; `None` where the system does not say.
+/// Returns what identifies a file under any name, and how many names it has; `None` if the system does not say.
 fn identity(found: &Metadata) -> Option<((u64, u64), u64)> {
     #[cfg(unix)]
     {

@@ -2,7 +2,7 @@
 
 use super::FormatError;
 
-/// Writes its fields, in the order of FORMAT.md.
+/// Encodes a type's fields in the order of FORMAT.md.
 pub trait Encode {
     /// Appends the bytes.
     fn encode(&self, out: &mut Vec<u8>);
@@ -15,7 +15,7 @@ pub trait Encode {
     }
 }
 
-/// Reads what [`Encode`] wrote.
+/// Decodes what [`Encode`] encoded.
 pub trait Decode: Sized {
     /// Takes the fields, in the order of FORMAT.md.
     fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError>;
@@ -39,7 +39,7 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Takes numbers from the front of bytes, and knows where in the file it is.
+/// Takes numbers from the front of bytes, and tracks the position in the file.
 #[derive(Debug, Clone)]
 pub struct Take<'a> {
     section: &'static str,
@@ -60,7 +60,10 @@ impl<'a> Take<'a> {
     /// Takes `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(len) else {
-            return Err(self.wrong(format!("{len} bytes expected, {} left", self.bytes.len())));
+            return Err(self.wrong(format!(
+                "{len} bytes expected, but {} are left",
+                self.bytes.len()
+            )));
         };
         self.bytes = rest;
         self.offset += len as u64;
@@ -90,7 +93,7 @@ impl<'a> Take<'a> {
         }
     }
 
-    /// Returns the place in the file of the next byte.
+    /// Returns the position of the next byte in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -105,7 +108,7 @@ impl<'a> Take<'a> {
         FormatError::malformed(self.section, self.offset, what)
     }
 
-    /// Returns an error unless all bytes were taken.
+    /// Returns an error if any bytes are left.
     pub fn end(self) -> Result<(), FormatError> {
         if self.bytes.is_empty() {
             Ok(())

@@ -1,4 +1,4 @@
-//! Reading a file: its frame is checked when it is opened, its sections when they are touched.
+//! Reading a file: its frame is checked when it is opened, its sections when they are first read.
 
 use super::writer::content_hash;
 use super::{
@@ -14,13 +14,13 @@ pub struct Container<B> {
     bytes: B,
     version: u32,
     parts: Vec<Part>,
-    /// Where the checksum of chunk 0 is.
+    /// The position of the checksum of chunk 0.
     checksums_offset: usize,
     content_hash: u64,
     /// The checksums of pages, if sections are checked by pages.
     page_sums: Option<Part>,
-    /// One bit per chunk, then one per page, set once its checksum was right. The bytes never change, so all that a bit
-    /// says is that the work is done: no ordering is needed, and two threads may do it twice.
+    /// One bit per chunk, then one per page, set once its checksum was found to be right. The bytes never change, so a
+    /// bit only says that the work is done: no ordering is needed, and two threads may do it twice.
     checked: Box<[AtomicU64]>,
     /// The bit of page 0.
     first_page_bit: usize,
@@ -33,7 +33,7 @@ pub struct Part {
     check: Check,
     offset: usize,
     len: usize,
-    /// Its first checksum among those of chunks, or of pages.
+    /// The index of its first checksum among those of chunks, or of pages.
     first_sum: usize,
 }
 
@@ -48,7 +48,7 @@ impl Part {
         self.len == 0
     }
 
-    /// Returns its first byte in the file.
+    /// Returns the position of its first byte in the file.
     pub fn offset(&self) -> u64 {
         self.offset as u64
     }
@@ -59,7 +59,7 @@ impl Part {
         self.section
     }
 
-    /// Returns where its checksums are.
+    /// Returns how the section is checked.
     pub fn check(&self) -> Check {
         self.check
     }
@@ -83,21 +83,21 @@ impl Part {
         }
     }
 
-    /// Checksums of its own kind.
+    /// Returns the number of its checksums, of chunks or of pages.
     fn sums(&self) -> usize {
         self.check.unit().map_or(0, |unit| self.len.div_ceil(unit))
     }
 }
 
-/// The checksums that all sections checked in this way have together.
+/// Returns the number of checksums of all sections that are checked in this way.
 fn sums(parts: &[Part], check: Check) -> usize {
     let parts = parts.iter().filter(|part| part.check == check);
     parts.map(Part::sums).sum()
 }
 
 impl<B: Deref<Target = [u8]>> Container<B> {
-    /// Checks header, footer, lengths, section table, all checksums of checksums and all padding. Touches the ends of
-    /// sections, none of their inner pages.
+    /// Opens a file: checks header, footer, lengths, section table, all checksums of checksums and all padding. Reads
+    /// the ends of sections, but none of their inner pages.
     pub fn open(bytes: B, kind: Kind) -> Result<Self, FormatError> {
         let file: &[u8] = &bytes;
         let header = Header::read(file, kind)?;
@@ -123,7 +123,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         }
         check_frame(&footer, footer_offset)?;
 
-        // Everything between the sections and the footer, which check_frame has put within the file.
+        // Everything between the sections and the footer, which `check_frame` has checked to be within the file.
         let tail = &file[footer.checksums_offset as usize..footer_offset as usize];
         let computed = content_hash(&file[..Header::LEN as usize], tail);
         if computed != footer.content_hash {
@@ -169,8 +169,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         self.bytes.len() as u64
     }
 
-    /// Returns the first byte of the checksums of chunks, eight bytes each, in the order of the
-    /// sections.
+    /// Returns the position of the checksums of chunks. They are eight bytes each, in the order of the sections.
     pub fn checksums_offset(&self) -> usize {
         self.checksums_offset
     }
@@ -180,7 +179,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         self.version
     }
 
-    /// Returns the hash that stands for every byte of the file.
+    /// Returns the hash that covers every byte of the file.
     pub fn content_hash(&self) -> u64 {
         self.content_hash
     }
@@ -200,8 +199,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         Ok(part)
     }
 
-    /// Returns a section that the file must have and that is checked where it is touched: by chunks or
-    /// by pages.
+    /// Returns a section that the file must have and that is checked when it is first read: by chunks or by pages.
     pub fn touched(&self, section: Section) -> Result<Part, FormatError> {
         let part = self.find(section)?;
         match part.check {
@@ -217,8 +215,8 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         })
     }
 
-    /// Returns bytes of a section that is checked by chunks or by pages, after checking those that are used for the
-    /// first time.
+    /// Returns bytes of a section that is checked by chunks or by pages. Bytes that are read for the first time are
+    /// checked.
     ///
     /// # Panics
     /// If the section is checked by blocks.
@@ -240,7 +238,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         Ok(bytes)
     }
 
-    /// Returns `true` if reading a range of a section checks nothing, since all was checked before.
+    /// Returns `true` if everything in a range of a section was checked before, so reading it checks nothing.
     #[inline]
     pub fn is_checked(&self, part: &Part, range: &Range<usize>) -> bool {
         let Some((unit, first_bit)) = self.bits(part) else {
@@ -252,9 +250,9 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         })
     }
 
-    /// Returns the bytes of the file that reading a range of a section reads for the first time: the chunks or pages that it
-    /// touches, if one of them was not checked before, and their checksums, if these were not. None of a section that is
-    /// checked by blocks.
+    /// Returns the bytes of the file that reading a range of a section reads for the first time: the chunks or pages of
+    /// the range, if one of them was not checked before, and their checksums, if these were not. Both are empty for a
+    /// section that is checked by blocks.
     pub fn untouched(&self, part: &Part, range: Range<usize>) -> [Range<usize>; 2] {
         let Some((unit, _)) = self.bits(part) else {
             return [0..0, 0..0];
@@ -274,7 +272,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         [part.offset + bytes.start..part.offset + bytes.end, sums]
     }
 
-    /// How much of a section one checksum covers, and the bit of the first; none of one that is checked by blocks.
+    /// Returns how much of a section one checksum covers, and the bit of the first; `None` if it is checked by blocks.
     #[inline]
     fn bits(&self, part: &Part) -> Option<(usize, usize)> {
         match part.check {
@@ -289,7 +287,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         self.checked(part, 0..part.len)
     }
 
-    /// Returns a block of a section that is checked by blocks: checked at each call.
+    /// Returns a block of a section that is checked by blocks, after checking it. It is checked at each call.
     pub fn block(&self, part: &Part, range: Range<usize>, sum: u64) -> Result<&[u8], FormatError> {
         let bytes = self.within(part, &range)?;
         let computed = checksum(bytes);
@@ -317,7 +315,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
 
     #[inline]
     fn within(&self, part: &Part, range: &Range<usize>) -> Result<&[u8], FormatError> {
-        // A `Part` lies within its file: read_table has checked it.
+        // A `Part` lies within its file, as `read_table` has checked.
         self.bytes[part.offset..part.offset + part.len]
             .get(range.clone())
             .ok_or_else(|| {
@@ -329,7 +327,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
             })
     }
 
-    /// Checks a chunk or a page, by its number within the section.
+    /// Checks a chunk or a page, given its number within the section.
     #[cold]
     fn check(&self, part: &Part, at: usize) -> Result<(), FormatError> {
         let unit = part.check.unit().expect("blocks are read by `block`");
@@ -348,7 +346,7 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         })
     }
 
-    /// The checksum of a chunk or a page, itself checked.
+    /// Returns the checksum of a chunk or a page, which is itself checked.
     fn sum(&self, part: &Part, at: usize) -> Result<u64, FormatError> {
         let at = (part.first_sum + at) * 8;
         let bytes = match part.check {
@@ -372,7 +370,7 @@ fn page_sums(parts: &[Part], pages: usize) -> Result<Option<Part>, FormatError> 
             Ok(Some(*sums))
         }
         _ => {
-            let what = format!("the checksums of {pages} pages are not there");
+            let what = format!("the checksums of {pages} pages are missing");
             Err(FormatError::malformed("TABLE", 0, what))
         }
     }
@@ -408,7 +406,7 @@ fn check_frame(footer: &Footer, footer_offset: u64) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// The section table. Each section begins where the one before ended, padded with zeros.
+/// Reads the section table. Each section begins where the previous one ended, padded with zeros.
 ///
 /// Requires: `check_frame` passed.
 fn read_table(file: &[u8], footer: &Footer) -> Result<Vec<Part>, FormatError> {
@@ -426,7 +424,7 @@ fn read_table(file: &[u8], footer: &Footer) -> Result<Vec<Part>, FormatError> {
             let what = format!("{section} in a file of version {version}");
             return Err(fields.wrong(what));
         }
-        // What is checked by pages begins with a page.
+        // Sections that are checked by pages begin at a page boundary.
         let begin = next.checked_next_multiple_of(entry.check.align());
         let SectionEntry {
             section,
@@ -492,7 +490,7 @@ mod tests {
     use crate::format::{CHUNK, PAGE};
 
     #[test]
-    fn what_is_read_for_the_first_time_is_told_with_its_checksums_and_then_no_more() {
+    fn untouched_returns_bytes_and_checksums_until_they_are_read() {
         let pages = CHUNK / 8 + 10;
         let mut file = Vec::new();
         let mut writer = ContainerWriter::new(&mut file, Kind::Vecs).unwrap();
@@ -535,7 +533,7 @@ mod tests {
         );
         container.checked(&vectors, row(4)).unwrap();
         assert_eq!(container.untouched(&vectors, row(4)), [0..0, 0..0]);
-        // The page after is new, its checksum was read with the others.
+        // The next page is new, but its checksum was read with the others.
         assert_eq!(container.untouched(&vectors, row(5)), [whole(5), 0..0]);
         let end = pages * PAGE - 101..pages * PAGE - 100;
         let last_page = at(&vectors, (pages - 1) * PAGE..pages * PAGE - 100);

@@ -1,7 +1,8 @@
-//! Undoing flipped bits: a checksum that does not match also says which single bit would make it match.
+//! Correcting flipped bits: a checksum that does not match also tells which single bit would make it match.
 //!
 //! Memory and disks flip single bits far more often than they scramble a chunk. A 64-bit checksum over 64 KiB has
-//! 524,288 candidates for one flipped bit, so a match by chance has a probability below 2^-44. Trying them all takes
+//! 524,288 candidates for one flipped bit, so a match by chance has a probability below 2^-44. Trying all of them takes
+//! seconds, so only `repair` does it.
 //! seconds, which is why only `repair` does it.
 
 use super::writer::content_hash;
@@ -10,8 +11,7 @@ use super::{
     SectionEntry, Take, checksum,
 };
 
-/// The bytes to hash per file at most, which takes some minutes. Damage beyond that is not
-/// corrected.
+/// The maximum number of bytes to hash per file, which takes some minutes. Damage beyond that is not corrected.
 const BUDGET: u64 = 1 << 40;
 
 /// Corrects flipped bits in the bytes of one file.
@@ -19,7 +19,7 @@ const BUDGET: u64 = 1 << 40;
 pub struct Corrector {
     /// Bytes that may still be hashed.
     budget: u64,
-    /// Places that were corrected.
+    /// The number of places that were corrected.
     pub corrected: u32,
 }
 
@@ -33,12 +33,13 @@ impl Default for Corrector {
 }
 
 impl Corrector {
-    /// Makes `bytes` match `sum` by flipping one bit. Returns whether they match now; otherwise they are unchanged.
+    /// Makes `bytes` match `sum` by flipping one bit. Returns `true` if they match now; otherwise they are unchanged.
     pub fn correct(&mut self, bytes: &mut [u8], sum: u64) -> bool {
         self.search(bytes, &|bytes| checksum(bytes) == sum)
     }
 
-    /// Flips one bit so that `holds`. Returns whether it holds now; otherwise the bytes are unchanged.
+    /// Flips one bit so that `holds` returns `true`. Returns `true` if one was found; otherwise the bytes are
+    /// unchanged.
     pub fn search(&mut self, bytes: &mut [u8], holds: &dyn Fn(&[u8]) -> bool) -> bool {
         if holds(bytes) {
             return true;
@@ -59,8 +60,8 @@ impl Corrector {
         false
     }
 
-    /// Corrects header, footer, section table and checksums. Returns the length of the file, which may have been
-    /// extended; `None` if the frame stays damaged.
+    /// Corrects header, footer, section table and checksums. Returns the length of the file, of which bytes at the end
+    /// may have been cut off; `None` if the frame stays damaged.
     pub fn frame(&mut self, file: &mut [u8], kind: Kind) -> Option<usize> {
         let len = self.footer(file)?;
         let file = &mut file[..len];
@@ -69,7 +70,7 @@ impl Corrector {
         let version = footer.version;
         let header = Header { kind, version }.encoded();
         if file[..header.len()] != header {
-            // A header says nothing but the kind and the version.
+            // A header contains only the kind and the version.
             file[..header.len()].copy_from_slice(&header);
             self.corrected += 1;
         }
@@ -88,7 +89,7 @@ impl Corrector {
             content_hash(&file[..Header::LEN as usize], &file[start..at]) == footer.content_hash
         };
         if !matches(file) && !self.checksums(file, &footer, &matches) {
-            // A bit of the section table. Its hash covers the checksums too.
+            // Try the bits of the section table. Its hash covers the checksums too.
             let cost = ((at - start) as u64).saturating_mul((at - table) as u64 * 8);
             if cost > self.budget {
                 return None;
@@ -109,7 +110,7 @@ impl Corrector {
         Some(len)
     }
 
-    /// Clears what lies between the sections, which is zero in every file.
+    /// Clears the padding between the sections, which is zero in every file.
     fn padding(&mut self, file: &mut [u8], footer: &Footer) -> Option<()> {
         let mut end = Header::LEN as usize;
         let entries = sections(file, footer)?;
@@ -127,7 +128,7 @@ impl Corrector {
         Some(())
     }
 
-    /// Finds the footer, which is the end of the file unless something was appended.
+    /// Finds the footer, which is at the end of the file unless something was appended.
     fn footer(&mut self, file: &mut [u8]) -> Option<usize> {
         let whole = |file: &[u8], at: usize| {
             let bytes = file.get(at..at + Footer::LEN as usize)?;
@@ -184,7 +185,7 @@ impl Corrector {
     }
 
     /// Corrects the sections that are checked by chunks, and then those that are checked by pages, whose checksums are
-    /// among the former. Requires: the frame is whole.
+    /// in one of the former. Requires: the frame is intact.
     pub fn chunks(&mut self, file: &mut [u8], kind: Kind) {
         let Ok(container) = Container::open(&*file, kind) else {
             return;
@@ -215,7 +216,7 @@ impl Corrector {
     }
 }
 
-/// The section table of a file, as unchecked as it is; `None` if it makes no sense.
+/// Returns the section table of a file, unchecked; `None` if it makes no sense.
 fn sections(file: &[u8], footer: &Footer) -> Option<Vec<SectionEntry>> {
     let table = footer.table_offset as usize;
     let len = footer.sections as usize * SectionEntry::LEN as usize;
@@ -231,7 +232,7 @@ fn sections(file: &[u8], footer: &Footer) -> Option<Vec<SectionEntry>> {
     Some(entries)
 }
 
-/// Where each chunk of a file begins and ends.
+/// Returns the beginning and end of each chunk of a file.
 fn chunks(file: &[u8], footer: &Footer) -> Option<Vec<(usize, usize)>> {
     let mut chunks = Vec::new();
     for entry in sections(file, footer)? {
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_cut_off_and_what_is_lost_stays_lost() {
+    fn appended_bytes_are_cut_off_and_missing_bytes_are_not_recovered() {
         let whole = sample();
         let mut extended = whole.clone();
         extended.resize(whole.len() + 1000, 0);

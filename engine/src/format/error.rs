@@ -4,13 +4,13 @@ use super::{Kind, VERSION};
 use crate::Error;
 use std::path::Path;
 
-/// What is wrong with the bytes of a file, and where. It does not know the file's name: see [`FormatError::at`].
+/// What is wrong with the bytes of a file, and where. It does not name the file; [`FormatError::at`] adds the name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The first bytes are not those of a mopqdb file.
     #[error("the file does not begin as a mopqdb file does")]
     NotOurs,
-    /// A whole header, but of another kind of file.
+    /// The header is valid, but of another kind of file.
     #[error("this is a file of kind {}, where {expected} was expected", .found.escape_ascii())]
     Kind {
         /// The kind found.
@@ -18,7 +18,7 @@ pub enum FormatError {
         /// The kind expected.
         expected: Kind,
     },
-    /// A whole header, but of a version that this program does not know.
+    /// The header is valid, but of a version that this program does not know.
     #[error(
         "format version {found} is not known to this program, which reads versions 1 to {VERSION}; use a newer one"
     )]
@@ -26,8 +26,8 @@ pub enum FormatError {
         /// The version found.
         found: u32,
     },
-    /// The file ends before a part of it does.
-    #[error("it ends at byte {end}, the file has {len}")]
+    /// The file ends before one of its parts does.
+    #[error("it ends at byte {end}, but the file has {len} bytes")]
     Truncated {
         /// The section.
         section: &'static str,
@@ -36,12 +36,12 @@ pub enum FormatError {
         /// Where the file ends.
         len: u64,
     },
-    /// Bytes are not those that were written.
-    #[error("checksum {computed:016x}, {stored:016x} was written")]
+    /// The bytes differ from those that were written.
+    #[error("the checksum is {computed:016x}, but {stored:016x} was written")]
     Checksum {
         /// The section.
         section: &'static str,
-        /// Where the bytes under this checksum begin.
+        /// The position of the first byte under this checksum.
         offset: u64,
         /// The checksum in the file.
         stored: u64,
@@ -53,15 +53,15 @@ pub enum FormatError {
     Padding {
         /// The part before the byte.
         section: &'static str,
-        /// Its offset.
+        /// The position of the byte.
         offset: u64,
     },
-    /// The bytes are those that were written, but do not make sense.
+    /// The checksum is right, but the values are not valid.
     #[error("{what}")]
     Malformed {
         /// The section.
         section: &'static str,
-        /// Where it goes wrong.
+        /// The position of the invalid value.
         offset: u64,
         /// What was found and what was expected.
         what: String,

@@ -6,7 +6,7 @@ use std::fmt;
 const MAGIC: [u8; 8] = *b"\x89MOPQ\r\n\x1a";
 const END: [u8; 8] = *b"\x89MOPQEND";
 
-/// What a file holds: four letters in its header.
+/// The kind of a file: four letters in its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Keys, texts or vectors of a segment.
@@ -52,19 +52,19 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A part of a file, by the number that the section table has for it.
+/// A section of a file, identified by its number in the section table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Section {
-    /// What the file is about: ids, counts, shapes.
+    /// Ids, counts and shapes.
     Meta = 1,
     /// The `Seq`s of rows, as runs.
     Seqs = 2,
     /// Keys, in blocks.
     Keys = 3,
-    /// Where the blocks of keys begin, and their checksums.
+    /// Positions and checksums of the blocks of keys.
     KeyBlocks = 4,
-    /// Where the buckets of the key index begin.
+    /// Positions of the buckets of the key index.
     KeyBuckets = 5,
     /// The key index: hashes and rows.
     KeyEntries = 6,
@@ -72,17 +72,17 @@ pub enum Section {
     Vectors = 7,
     /// Texts, in compressed blocks.
     Texts = 8,
-    /// Where the blocks of texts begin, their rows, sizes and checksums.
+    /// Positions, rows, sizes and checksums of the blocks of texts.
     TextBlocks = 9,
     /// Packed codes.
     Codes = 10,
-    /// How well the codes fit: in files of version 1, and never read.
+    /// Distortion of the codes. Only in files of version 1, and never read.
     Stats = 11,
     /// One bit per dead row.
     Dead = 12,
     /// The checksums of pages.
     PageSums = 13,
-    /// The scale of each row of bytes.
+    /// The scale of each row of quantized bytes.
     Scales = 14,
     /// The length that each row had before it was normalised.
     Norms = 15,
@@ -90,7 +90,7 @@ pub enum Section {
     Columns = 16,
     /// The files of a word index, one after the other.
     Index = 20,
-    /// Their names and lengths.
+    /// The names and lengths of the files of a word index.
     IndexFiles = 21,
 }
 
@@ -116,7 +116,7 @@ impl Section {
         Self::IndexFiles,
     ];
 
-    /// The first version of the format that has it.
+    /// Returns the first version of the format that has this section.
     fn since(self) -> u32 {
         match self {
             Self::PageSums
@@ -160,20 +160,20 @@ impl fmt::Display for Section {
     }
 }
 
-/// Where the checksums of a section are.
+/// How a section is checked, which determines the position of its checksums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Check {
-    /// In CHECKSUMS, one for each 64 KiB; checked when a chunk is first touched.
+    /// By checksums in CHECKSUMS, one per 64 KiB, when a chunk is first read.
     Chunks = 1,
-    /// With the places of its blocks, in another section; checked at each read.
+    /// By checksums in another section, next to the positions of the blocks, at each read.
     Blocks = 2,
-    /// In PAGE_SUMS, one for each 4 KiB; checked when a page is first touched.
+    /// By checksums in PAGE_SUMS, one per 4 KiB, when a page is first read.
     Pages = 3,
 }
 
 impl Check {
-    /// Sections begin at multiples of this.
+    /// Returns the alignment of sections that are checked in this way.
     pub(super) fn align(self) -> u64 {
         match self {
             Self::Chunks | Self::Blocks => ALIGN,
@@ -181,7 +181,7 @@ impl Check {
         }
     }
 
-    /// Returns how much of a section one checksum covers; `None` for blocks, which differ in size.
+    /// Returns how many bytes of a section one checksum covers; `None` for blocks, which differ in size.
     pub(super) fn unit(self) -> Option<usize> {
         match self {
             Self::Chunks => Some(CHUNK),
@@ -196,12 +196,12 @@ impl Check {
 pub struct Header {
     /// What the file holds.
     pub kind: Kind,
-    /// The version of the format that it is written in.
+    /// The version of the format in which it is written.
     pub version: u32,
 }
 
 impl Header {
-    /// Bytes on disk.
+    /// The length on disk in bytes.
     pub const LEN: u64 = 64;
 
     /// Returns the header at the beginning of `file`, which must be of this kind.
@@ -237,8 +237,8 @@ impl Encode for Header {
 }
 
 impl Decode for Header {
-    /// Magic, checksum, version, kind, in this order and at these places in every version, so that a newer version
-    /// can be distinguished from a damaged file.
+    /// Decodes magic, checksum, version and kind, in this order and at these positions in every version, so that a
+    /// newer version can be distinguished from a damaged file.
     fn decode(fields: &mut Take<'_>) -> Result<Self, FormatError> {
         let bytes: [u8; 64] = fields.array()?;
         let mut fields = Take::new("HEADER", 0, &bytes);
@@ -278,21 +278,21 @@ impl Decode for Header {
     }
 }
 
-/// One line of the section table.
+/// An entry of the section table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SectionEntry {
     /// The section.
     pub section: Section,
-    /// Where its checksums are.
+    /// How the section is checked.
     pub check: Check,
-    /// Its first byte in the file.
+    /// The position of its first byte in the file.
     pub offset: u64,
-    /// Its bytes, padding not counted.
+    /// Its length in bytes, without padding.
     pub len: u64,
 }
 
 impl SectionEntry {
-    /// Bytes on disk.
+    /// The length on disk in bytes.
     pub const LEN: u64 = 24;
 
     /// Returns the first version of the format that can have such an entry.
@@ -323,7 +323,9 @@ impl Decode for SectionEntry {
             1 => Check::Chunks,
             2 => Check::Blocks,
             3 => Check::Pages,
-            other => return Err(fields.wrong(format!("{other} is no way to check a section"))),
+            other => {
+                return Err(fields.wrong(format!("{other} is not a known way to check a section")));
+            }
         };
         Ok(Self {
             section,
@@ -337,24 +339,24 @@ impl Decode for SectionEntry {
 /// The last 64 bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
-    /// The first byte of CHECKSUMS.
+    /// The position of CHECKSUMS.
     pub checksums_offset: u64,
     /// The number of checksums.
     pub checksums: u64,
-    /// The first byte of the section table.
+    /// The position of the section table.
     pub table_offset: u64,
     /// The number of sections.
     pub sections: u32,
     /// The version of the format, as in the header.
     pub version: u32,
-    /// Over header, CHECKSUMS and table, and so, through the checksums, over every byte.
+    /// The hash over header, CHECKSUMS and table, and so, through the checksums, over every byte.
     pub content_hash: u64,
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub file_len: u64,
 }
 
 impl Footer {
-    /// Bytes on disk.
+    /// The length on disk in bytes.
     pub const LEN: u64 = 64;
 }
 

@@ -12,12 +12,12 @@ use xxhash_rust::xxh3::Xxh3;
 pub struct ContainerWriter<W> {
     out: W,
     header: Vec<u8>,
-    /// Bytes handed to `out`.
+    /// The number of bytes written to `out`.
     at: u64,
     table: Vec<SectionEntry>,
     sums: Vec<u64>,
     page_sums: Vec<u8>,
-    /// Bytes of the open section that do not fill a chunk yet.
+    /// The bytes of the current section that do not fill a chunk yet.
     chunk: Vec<u8>,
     open: bool,
 }
@@ -25,14 +25,14 @@ pub struct ContainerWriter<W> {
 /// The result of writing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub bytes: u64,
-    /// The hash over all of it, as the footer has it.
+    /// The hash over the whole file, as stored in the footer.
     pub content_hash: u64,
 }
 
 impl<W: Write> ContainerWriter<W> {
-    /// Begins a file.
+    /// Starts a file by writing its header.
     pub fn new(mut out: W, kind: Kind) -> io::Result<Self> {
         let version = VERSION;
         let header = Header { kind, version }.encoded();
@@ -49,7 +49,7 @@ impl<W: Write> ContainerWriter<W> {
         })
     }
 
-    /// Begins a section, ending the one before.
+    /// Begins a section and ends the previous one.
     pub fn begin(&mut self, section: Section, check: Check) -> io::Result<()> {
         self.end()?;
         assert!(
@@ -67,7 +67,7 @@ impl<W: Write> ContainerWriter<W> {
         Ok(())
     }
 
-    /// Appends to the section begun last.
+    /// Appends bytes to the current section.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         assert!(self.open, "a section is begun before it is written");
         while !bytes.is_empty() {
@@ -94,13 +94,13 @@ impl<W: Write> ContainerWriter<W> {
         self.write(bytes)
     }
 
-    /// Returns the number of bytes of the section begun last, so far.
+    /// Returns the number of bytes written to the current section so far.
     pub fn section_len(&self) -> u64 {
         let begun = self.table.last().map_or(0, |entry| entry.len);
         begun + self.chunk.len() as u64
     }
 
-    /// Writes checksums, table and footer. The file is whole once `out` is synced.
+    /// Writes checksums, table and footer. The file is complete once `out` is synced.
     pub fn finish(mut self) -> io::Result<(W, Written)> {
         self.end()?;
         if !self.page_sums.is_empty() {
@@ -150,7 +150,7 @@ impl<W: Write> ContainerWriter<W> {
         self.pad(ALIGN)
     }
 
-    /// Writes zeros up to a multiple of this.
+    /// Writes zeros up to a multiple of `align`.
     fn pad(&mut self, align: u64) -> io::Result<()> {
         let zeros = self.at.next_multiple_of(align) - self.at;
         self.out.write_all(&[0; PAGE][..zeros as usize])?;
