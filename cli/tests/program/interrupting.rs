@@ -125,7 +125,7 @@ fn a_creation_that_was_killed_does_not_stand_in_the_way_of_the_next() {
         if n % 2 == 0 {
             let again = run(dir.path(), &["create", &name, "--dim", "2"]);
             if again.code != 0 {
-                assert!(again.err.contains("is a database already"), "{}", again.err);
+                assert!(again.err.contains("is already a database"), "{}", again.err);
             }
         }
         run(dir.path(), &["insert", &name, "row.jsonl"]).ok();

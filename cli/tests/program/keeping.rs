@@ -124,7 +124,7 @@ fn a_backup_of_a_live_database_is_whole_and_a_database_of_its_own() {
         .unwrap();
     run(dir, &["backup", "x.db", "copy.db"]).ok();
     let again = run(dir, &["backup", "x.db", "copy.db"]).failed(1);
-    assert!(again.contains("is a database already"), "{again}");
+    assert!(again.contains("is already a database"), "{again}");
     drop(stdin);
     assert!(writer.wait().unwrap().success());
 

@@ -1,8 +1,8 @@
 //! The first copy of the newest [`VersionRecord`], in sled. Only this file uses sled.
 //!
-//! sled 0.34.7 was seen to open silently at an older state, or empty, after one flipped bit, and to panic on others.
-//! So it holds one small record that the manifests hold too, is never trusted alone where they disagree
-//! (see [`crate::version::recover`]), and whatever it does in opening, a panic included, counts as "this witness has nothing".
+//! After one flipped bit, sled 0.34.7 may open an older state or an empty one without an error, and it may panic. So it
+//! holds one small record that the manifests hold too, and is never trusted alone if they disagree (see
+//! [`crate::version::recover`]). Any error or panic while it opens means only that this copy is unavailable.
 
 use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 const RECORD: &[u8] = b"version";
 
-/// sled's directory of a database, open.
+/// The open sled directory of a database.
 pub(crate) struct Catalog {
     path: PathBuf,
-    /// None if reopening failed.
+    /// `None` if reopening failed.
     db: Option<sled::Db>,
 }
 
@@ -31,12 +31,12 @@ pub(crate) enum Testimony {
 }
 
 impl Catalog {
-    /// Opens sled in this directory, making it where missing. On an error the caller moves the directory away and
-    /// opens an empty one.
+    /// Opens sled in this directory, creating it if missing. On an error the caller moves the directory away and opens
+    /// an empty one.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        // We hold the database's lock, so no other process uses this catalog. But a handle that was just dropped may be
-        // open in a child that another thread is starting, until it execs, and sled's own lock with it: that is no
-        // reason to move it aside.
+        // The database's lock is held, so no other process uses this catalog. But a child that another thread is
+        // starting may hold a handle that was just dropped, and sled's own lock with it, until it calls exec. That is
+        // no reason to move the catalog aside.
         let mut patience = 50;
         loop {
             match Self::try_open(path) {
@@ -54,7 +54,7 @@ impl Catalog {
             sled::Config::new()
                 .path(path)
                 .cache_capacity(1 << 20)
-                // We flush explicitly, so sled needs no background thread that wakes every half second.
+                // Every write is flushed explicitly, so sled needs no background thread that wakes twice per second.
                 .flush_every_ms(None)
                 .open()
         });
@@ -68,15 +68,15 @@ impl Catalog {
         }
     }
 
-    /// Opens it again, after an error.
+    /// Opens the catalog again, after an error.
     fn reopen(&mut self) -> io::Result<()> {
-        // sled's lock is freed when the last handle goes.
+        // sled's lock is freed when the last handle is dropped.
         self.db = None;
         self.db = Self::open(&self.path)?.db;
         Ok(())
     }
 
-    /// Returns the record it holds.
+    /// Returns the record in the catalog.
     pub(crate) fn read(&self) -> Result<Testimony> {
         let Some(db) = &self.db else {
             return Ok(Testimony::Nothing("it could not be reopened".into()));
@@ -97,7 +97,7 @@ impl Catalog {
         }
     }
 
-    /// Makes this the record, durably.
+    /// Stores this record, durably.
     pub(crate) fn commit(&self, record: &VersionRecord) -> Result<()> {
         let failed = Error::io("committing to the catalog", &self.path);
         let Some(db) = &self.db else {
@@ -115,8 +115,8 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Like [`commit`](Self::commit), releasing the reserve if the disk is full. sled refuses all work after its first
-    /// error, so it is opened again; what it lost of an earlier record, the manifests have.
+    /// Like [`commit`](Self::commit), but removes the reserve if the disk is full. sled refuses all work after its
+    /// first error, so it is opened again; if it lost an earlier record, the manifests have that record.
     pub(crate) fn commit_spending(
         &mut self,
         record: &VersionRecord,
@@ -147,7 +147,7 @@ fn io_error(error: sled::Error) -> io::Error {
     }
 }
 
-/// Runs a call into sled; a panic becomes a message.
+/// Calls sled and turns a panic into a message.
 fn quietly<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         panic

@@ -1,8 +1,8 @@
 //! Cleaning up at open: removes files of segments and logs that no version needs.
 //!
 //! A file that holds rows is removed only for a reason that can be seen on disk: its rows were never committed, they
-//! are in another file, or all of them are dead. Whatever else is not named by the record moves to `orphans/`, and the
-//! user is told.
+//! are in another file, or all of them are dead. Any other file that the record does not name moves to `orphans/`, with
+//! a warning for the user.
 
 use crate::disk::files::{Files, temporary};
 use crate::disk::files::{Storage, list};
@@ -21,18 +21,18 @@ use crate::version::witnesses::Witnesses;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// The fate of files that the record does not name.
+/// What happens to files that the record does not name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Explained: removed.
+    /// Explained, so it was removed.
     Removed,
-    /// Unexplained: moved to `orphans/`.
+    /// Unexplained, so it was moved to `orphans/`.
     Orphaned,
 }
 
-/// Removes leftovers of a crash and retired files, and moves to `orphans/` what has no explanation. If a witness had to
-/// be repaired, everything moves to `orphans/`. A segment of a newer version, whose rows are nowhere else, means that
-/// the record is not the newest: that is `Corrupt`.
+/// Removes leftovers of a crash and retired files, and moves unexplained files to `orphans/`. If a witness had to be
+/// restored, everything moves to `orphans/`. A segment of a newer version whose rows are in no other file means that
+/// the record is not the newest, which is [`Error::Corrupt`].
 pub(crate) fn clean(
     files: &dyn Files,
     layout: &Layout,
@@ -43,7 +43,7 @@ pub(crate) fn clean(
 ) -> Result<()> {
     let record = &witnesses.record;
     let trusted = !witnesses.restored;
-    // Usually there is nothing to clean, and no log needs to be read again.
+    // Usually there is nothing to clean, and no log has to be read again.
     let logged = match is_tidy(files, layout, record)? {
         true => LiveBatches::new(),
         false => live_batches(files, layout, record)?,
@@ -61,13 +61,13 @@ pub(crate) fn clean(
     for path in orphaned {
         match reserve.spend(|| orphan(files, layout, &path)) {
             Err(e) if e.is_full() => warnings.push(format!(
-                "{} could not be moved, for want of room ({e}); it is tried again at the next opening",
+                "{} could not be moved, since the disk is full ({e}); the next opening tries again",
                 path.display()
             )),
             outcome => drop(outcome?),
         }
     }
-    // A reserve in the making when its writer was stopped.
+    // A reserve that was being created when its writer stopped.
     let unfinished = temporary(&layout.reserve());
     if files.len(&unfinished).is_ok() {
         remove(files, &unfinished);
@@ -76,7 +76,7 @@ pub(crate) fn clean(
     Ok(())
 }
 
-/// Returns whether every rows file is named by the record, and every log is live.
+/// Returns `true` if the record names every rows file, and every log is live.
 fn is_tidy(files: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<bool> {
     let named = |id| record.segments.iter().any(|segment| segment.id == id);
     let rows = list(files, &layout.segments())?
@@ -120,7 +120,7 @@ fn segments(
             && rows.meta().version > record.generation
         {
             let detail = format!(
-                "it was written for version {}, and the newest that is known is {}; repair the database",
+                "it was written for version {}, but the newest known version is {}; repair the database",
                 rows.meta().version,
                 record.generation
             );
@@ -128,7 +128,7 @@ fn segments(
         }
         if !explained {
             warnings.push(format!(
-                "segment {id} is not part of version {} and nothing says why; its files moved to {}, a repair with `restore` brings its rows back",
+                "segment {id} is not part of version {} and no reason was found; its files were moved to {}; a repair with `restore` brings its rows back",
                 record.generation,
                 layout.orphans().display()
             ));
@@ -149,7 +149,7 @@ fn segments(
                 }
                 // Codes and vecs of a live segment under other models stay until `prune`.
                 (Some(_), _) => continue,
-                // Without a rows file there is nothing that the others could belong to.
+                // Without a rows file, the other files belong to nothing.
                 (None, _) => *fates.get(&file.segment()).unwrap_or(&Fate::Removed),
             },
             Err(()) if name.ends_with(".tmp") => Fate::Removed,
@@ -163,10 +163,10 @@ fn segments(
     Ok((removed, orphaned))
 }
 
-/// The batches of the live logs: where each begins and ends.
+/// The batches of the live logs: the first and last `Seq` of each.
 pub(crate) type LiveBatches = BTreeMap<Seq, Seq>;
 
-/// Returns whether a rows file was never committed, so that its rows are still in live logs or segments.
+/// Returns `true` if a rows file was never committed, so that its rows are still in live logs or segments.
 pub(crate) fn is_leftover(
     rows: &RowsFile,
     record: &VersionRecord,
@@ -191,7 +191,7 @@ pub(crate) fn is_leftover(
     Ok(true)
 }
 
-/// Returns whether a rows file is a leftover, or has no live row.
+/// Returns `true` if a rows file is a leftover, or has no live row.
 fn is_spent(
     files: &dyn Storage,
     dir: &Path,
@@ -243,7 +243,7 @@ fn logs(
             removed.push(path);
         } else {
             warnings.push(format!(
-                "log {id} is not part of version {} and may hold changes that no segment has; it moved to {}",
+                "log {id} is not part of version {} and may hold changes that no segment has; it was moved to {}",
                 record.generation,
                 layout.orphans().display()
             ));

@@ -1,9 +1,9 @@
 //! Creating a database or a copy so that the next process recognises an unfinished one.
 //!
-//! An empty file, the marker (`CREATING` for a new database, `COPYING` for a backup), is durable before anything else is
-//! made, and goes after the first manifest is durable. A directory with a marker and without a manifest is unfinished: no
-//! row was ever acknowledged in it, and everything in it under the names below was made by us. A directory with both is
-//! a finished database, whose next writer removes the marker before it writes anything.
+//! An empty file, the marker (`CREATING` for a new database, `COPYING` for a backup), is durable before anything else
+//! is created, and is removed after the first manifest is durable. A directory with a marker and without a manifest is
+//! unfinished: no row was ever acknowledged in it, and mopqdb created everything in it that has one of the names below.
+//! A directory with both is a finished database, whose next writer removes the marker before it writes anything.
 
 use crate::disk::files::{Files, Storage};
 use crate::disk::layout::{Layout, RECORDS};
@@ -16,12 +16,12 @@ use crate::version::manifest;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a directory is being filled with.
+/// What is being created in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Making {
     /// A new, empty database.
     Database,
-    /// A copy of another one. It is not started over as an empty database: its maker expects rows in it.
+    /// A copy of another database. It is not started over as an empty database, since the user expects rows in it.
     Copy,
 }
 
@@ -38,20 +38,20 @@ impl Making {
 
 /// A directory that is being filled, under the writer's lock.
 ///
-/// [`begin`](Self::begin) it, make files, publish the manifest last, and [`finish`](Self::finish) it. After an error,
-/// [`abandon`](Self::abandon) it; if the process dies, the next `begin` clears what it left.
+/// Call [`begin`](Self::begin), create files, publish the manifest last, and call [`finish`](Self::finish). After an
+/// error, call [`abandon`](Self::abandon). If the process dies, the next `begin` clears what it left.
 #[derive(Debug)]
 pub(crate) struct Creation {
     lock: FileLock,
     making: Making,
-    /// Whether an earlier creation was cleared.
+    /// Whether an unfinished creation was cleared.
     pub(crate) restarted: bool,
 }
 
 impl Creation {
     /// Begins to fill a directory that is missing or empty, or that an earlier creation of the same kind did not finish.
     pub(crate) fn begin(files: &dyn Files, layout: &Layout, making: Making) -> Result<Self> {
-        // Looked at before the lock, so that no lock file appears among a stranger's files, and again under it.
+        // Checked before the lock, so that no lock file appears among unrelated files, and again under the lock.
         refuse_if_taken(files, layout, making)?;
         let dir = layout.dir();
         files.create_dir(dir).map_err(Error::io("creating", dir))?;
@@ -79,7 +79,7 @@ impl Creation {
         })
     }
 
-    /// Removes what was made so far, to begin again.
+    /// Removes what was created so far, to start over.
     pub(crate) fn restart(&self, files: &dyn Files, layout: &Layout) -> Result<()> {
         clear(files, layout)
     }
@@ -90,7 +90,7 @@ impl Creation {
         Ok(self.lock)
     }
 
-    /// Removes what was made, as far as possible; the marker stays for the next try.
+    /// Removes what was created, as far as possible. The marker stays for the next attempt.
     pub(crate) fn abandon(self, files: &dyn Files, layout: &Layout) {
         if let Err(e) = clear(files, layout) {
             tracing::debug!("{}: not cleared: {e}", layout.dir().display());
@@ -98,7 +98,7 @@ impl Creation {
     }
 }
 
-/// Returns `true` if a database can be created in this directory: it is missing or empty, or an earlier creation of it
+/// Returns `true` if a database can be created in this directory: it is missing or empty, or an earlier creation in it
 /// was not finished.
 pub(crate) fn is_vacant(files: &dyn Storage, layout: &Layout) -> Result<bool> {
     Ok(!matches!(
@@ -107,7 +107,7 @@ pub(crate) fn is_vacant(files: &dyn Storage, layout: &Layout) -> Result<bool> {
     ))
 }
 
-/// Refuses a directory that was never finished: it has a marker, and no manifest.
+/// Refuses a directory that has a marker and no manifest, so was never finished.
 pub(crate) fn refuse_unfinished(files: &dyn Storage, dir: &Path) -> Result<()> {
     let Some(making) = marked(files, &Layout::new(dir)) else {
         return Ok(());
@@ -147,17 +147,17 @@ fn remove(files: &dyn Files, layout: &Layout, making: Making) -> Result<()> {
     files.sync_dir(dir).map_err(Error::io("syncing", dir))
 }
 
-/// What a directory contains, before a database is created in it.
+/// What a directory contains before a database is created in it.
 enum Found {
-    /// Missing, or empty but for a lock file.
+    /// The directory is missing, or empty except for a lock file.
     Nothing,
-    /// An unfinished creation and nothing else.
+    /// Only an unfinished creation.
     Unfinished,
-    /// Something that stays as it is, and what it is.
+    /// Anything else, with a description. It is not changed.
     Taken(String),
 }
 
-/// Returns `true` if there is an unfinished creation.
+/// Returns `true` if there is an unfinished creation; an error if the directory is taken.
 fn refuse_if_taken(files: &dyn Storage, layout: &Layout, making: Making) -> Result<bool> {
     match look(files, layout, making)? {
         Found::Nothing => Ok(false),
@@ -180,7 +180,7 @@ fn look(files: &dyn Storage, layout: &Layout, making: Making) -> Result<Found> {
         .any(|name| manifest::parse_name(name).is_some())
     {
         return Ok(Found::Taken(
-            "is a database already; choose another directory, or open it".into(),
+            "is already a database; choose another directory, or open it".into(),
         ));
     }
     let Some(made) = marked(files, layout) else {
@@ -190,7 +190,7 @@ fn look(files: &dyn Storage, layout: &Layout, making: Making) -> Result<Found> {
     };
     if let Some(name) = stranger(files, layout, made, &names)? {
         return Ok(Found::Taken(format!(
-            "is not empty: beside a database that was never finished it has {name}; move that away, or choose another directory"
+            "is not empty: it contains {name} in addition to an unfinished database; move that away, or choose another directory"
         )));
     }
     Ok(match made {
@@ -206,7 +206,7 @@ fn look(files: &dyn Storage, layout: &Layout, making: Making) -> Result<Found> {
     })
 }
 
-/// Returns what the marker says. A non-empty file with that name does not belong to mopqdb.
+/// Returns which kind the marker is. A non-empty file with that name does not belong to mopqdb.
 fn marked(files: &dyn Storage, layout: &Layout) -> Option<Making> {
     let is_there = |making: &Making| files.len(&making.marker(layout)).is_ok_and(|len| len == 0);
     Making::ALL.into_iter().find(is_there)
@@ -261,9 +261,9 @@ fn stranger(
     Ok(None)
 }
 
-/// Removes everything that a creation made, but for the marker, the lock and empty directories.
+/// Removes everything that a creation made, except the marker, the lock and empty directories.
 ///
-/// The manifest goes first, durably: while it has a name, what it names is there.
+/// The manifest is removed first, durably: as long as it exists, the files that it names exist.
 fn clear(files: &dyn Files, layout: &Layout) -> Result<()> {
     let dir = layout.dir();
     for name in list(files, dir)? {
@@ -303,7 +303,7 @@ fn list(files: &dyn Storage, dir: &Path) -> Result<Vec<String>> {
     files.list(dir).map_err(Error::io("listing", dir))
 }
 
-/// The names in a directory that may be missing.
+/// Returns the names in a directory that may be missing.
 fn contents(files: &dyn Storage, dir: &Path) -> Result<Vec<String>> {
     match files.list(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

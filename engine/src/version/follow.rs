@@ -14,18 +14,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A database as a reader last saw it.
+/// A database as a reader last loaded it.
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) layout: Layout,
     storage: Arc<dyn Storage>,
     options: ReadOptions,
     versions: Versions<Snapshot>,
-    /// What the snapshot stands on; held by a refresh.
+    /// The state that the snapshot was made from. A refresh holds the lock.
     seen: Mutex<Seen>,
 }
 
-/// The position up to which data was read.
+/// The record and logs that were read so far.
 #[derive(Debug, Clone)]
 struct Seen {
     record: VersionRecord,
@@ -35,13 +35,13 @@ struct Seen {
 /// How far the live logs were read.
 #[derive(Debug, Clone)]
 struct SeenLogs {
-    /// Where the whole records of each ended.
+    /// The end of the last complete record in each log.
     ends: BTreeMap<LogId, u64>,
-    /// Batches from this one on are new.
+    /// Batches from this `Seq` on are new.
     next: Seq,
 }
 
-/// The writer may retire files while we open them; it does so a few times in a row at most.
+/// The writer may retire files while they are opened. It rarely does so several times in a row.
 const ATTEMPTS: usize = 100;
 
 impl Follower {
@@ -63,7 +63,7 @@ impl Follower {
         })
     }
 
-    /// Loads what was written since. Returns `true` if there was anything.
+    /// Loads what was written since the last refresh. Returns `true` if anything was new.
     pub(crate) fn refresh(&self) -> Result<bool> {
         let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
         let current = self.versions.current();
@@ -79,7 +79,8 @@ impl Follower {
                     }
                     return Ok(news);
                 }
-                // The writer has moved on while we read, and a log that we never saw may be gone: read it all.
+                // The writer committed another version during the read, and a log that was never read may be gone: read
+                // everything.
                 Ok(_) => {}
                 Err(e) if e.is_gone() => {}
                 Err(e) => return Err(e),
@@ -98,19 +99,19 @@ impl Follower {
         Ok(true)
     }
 
-    /// Returns what was there when it was opened or last refreshed.
+    /// Returns the snapshot of the last refresh.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.versions.current()
     }
 
-    /// Returns the version record that the snapshot stands on.
+    /// Returns the version record of the snapshot.
     pub(crate) fn record(&self) -> VersionRecord {
         let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
         seen.record.clone()
     }
 }
 
-/// Reads the newest version whole: segments and every live log, then sees that the manifest has not moved.
+/// Reads the newest version completely: segments and every live log. Then checks that no newer manifest appeared.
 fn read(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
@@ -125,7 +126,7 @@ fn read(
         attempt += 1;
         match outcome {
             Ok(read) if unmoved(&**storage, layout, &record)? => return Ok(read),
-            // Logs may have been retired before they were listed: what was read may lack rows.
+            // A log may have been retired before the logs were listed, so rows may be missing.
             Ok(_) if attempt < ATTEMPTS => {}
             Ok(_) => {
                 let busy =
@@ -133,7 +134,7 @@ fn read(
                 let busy = std::io::Error::new(std::io::ErrorKind::TimedOut, busy);
                 return Err(Error::io("reading", layout.dir())(busy));
             }
-            // A file that is gone was retired, if the manifest has moved; else it is missing.
+            // A missing file was retired if there is a newer manifest. Otherwise it is lost.
             Err(e)
                 if e.is_gone() && attempt < ATTEMPTS && !unmoved(&**storage, layout, &record)? => {}
             Err(e) if e.is_gone() => return Err(missing(e)),
@@ -174,8 +175,8 @@ fn read_version(
     ))
 }
 
-/// Reads the live logs on from where they ended. Returns `true` if there was anything new. What follows the last whole
-/// record is a write in progress, or one that a crash cut short: the writer knows.
+/// Continues to read the live logs from where the last read ended. Returns `true` if anything was new. What follows the
+/// last complete record is a write in progress, or one that a crash interrupted; only the writer can tell which.
 fn read_logs(
     storage: &dyn Storage,
     layout: &Layout,
@@ -212,7 +213,7 @@ fn missing(error: Error) -> Error {
             path,
             "file",
             0,
-            "it is missing, and the newest version names it; repair the database",
+            "it is missing, but the newest version needs it; repair the database",
         ),
         other => other,
     }

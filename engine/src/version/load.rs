@@ -30,7 +30,7 @@ pub(crate) fn model(
                     dir,
                     "model",
                     0,
-                    "the active model is missing; put its folder back, or repair the database to go on with another; the rows can be exported without it",
+                    "the active model is missing; put its folder back, or repair the database to continue with another model; the rows can be exported without it",
                 ));
             }
             let bundle = Bundle::open_on(Arc::clone(storage), &dir)?;
@@ -64,8 +64,8 @@ pub(crate) fn model(
     Ok(Arc::new(model))
 }
 
-/// Returns the snapshot of a record, without what its logs add. Segments of `before` that are still the same
-/// stay open.
+/// Returns the snapshot of a record, without the contents of its logs. Segments of `before` that are unchanged stay
+/// open.
 pub(crate) fn snapshot(
     files: &dyn Storage,
     layout: &Layout,

@@ -10,7 +10,7 @@ use crate::version::record::{BadRecord, VersionRecord};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How many manifests are kept.
+/// The number of manifests that are kept.
 const KEPT: usize = 4;
 
 /// Returns the path of a generation's manifest.
@@ -33,7 +33,7 @@ pub(crate) fn generations(files: &dyn Storage, dir: &Path) -> Result<Vec<Generat
     Ok(found)
 }
 
-/// Writes a record's manifest: there whole or not at all, and durable when this returns.
+/// Writes a record's manifest. It is complete and durable when this returns, and never visible before.
 pub(crate) fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> Result<()> {
     let path = path(dir, record.generation);
     files::publish(files, &path, &record.encode()).map_err(Error::io("writing", &path))
@@ -42,11 +42,11 @@ pub(crate) fn publish(files: &dyn Files, dir: &Path, record: &VersionRecord) -> 
 /// The state of a manifest.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Whole.
+    /// A valid manifest.
     Record(Box<VersionRecord>),
-    /// There, and damaged.
+    /// A damaged manifest, with the reason.
     Damaged(String),
-    /// Not there.
+    /// There is no manifest.
     Absent,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn read(files: &dyn Storage, dir: &Path, generation: Generation) -> R
     }
 }
 
-/// Returns the newest record, for a reader: it has no second witness to turn to.
+/// Returns the newest record, for a reader, which has no second copy to use.
 pub(crate) fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
     let Some(&generation) = generations(files, dir)?.last() else {
         creation::refuse_unfinished(files, dir)?;
@@ -81,21 +81,20 @@ pub(crate) fn newest(files: &dyn Storage, dir: &Path) -> Result<VersionRecord> {
     match read(files, dir, generation)? {
         Found::Record(record) => Ok(*record),
         Found::Damaged(what) => Err(damaged(dir, generation, &what)),
-        // Removed between the listing and the reading: there is a newer one.
+        // It was removed between listing and reading, so there is a newer one.
         Found::Absent => newest(files, dir),
     }
 }
 
-/// The error for a manifest that a reader can't do without.
+/// Returns the error for a manifest that a reader needs.
 fn damaged(dir: &Path, generation: Generation, what: &str) -> Error {
     let detail = format!(
-        "{what}; opening the database for writing restores it from the catalog, or a repair"
+        "{what}; opening the database for writing restores it from the catalog; if not, repair the database"
     );
     Error::corrupt(path(dir, generation), "record", 0, detail)
 }
 
-/// Removes all but the newest few manifests. Files that cannot be removed are tried again next
-/// time.
+/// Removes all manifests except the newest few. Files that can't be removed are tried again next time.
 pub(crate) fn prune(files: &dyn Files, dir: &Path) {
     let Ok(found) = generations(files, dir) else {
         return;
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_newest_manifest_is_said_and_an_older_one_is_not_taken_for_it() {
+    fn a_damaged_newest_manifest_is_an_error_and_no_older_one_replaces_it() {
         let dir = tempfile::tempdir().unwrap();
         for n in 1..=2 {
             publish(&Disk::default(), dir.path(), &record(n)).unwrap();
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_manifests_is_no_database() {
+    fn a_directory_without_manifests_is_not_a_database() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(
             newest(&Disk::default(), dir.path()),

@@ -1,7 +1,8 @@
 //! Versions: the record that describes a database, its two copies (catalog and manifest), and recovery.
 //!
-//! A commit writes the [record] to the [catalog] and then as a [manifest]; opening for writing [recovers](recover) the
-//! newest version from both, replays the logs and [cleans](clean) up. What is committed is [published](publish) to the
+//! A commit writes the [record] to the [catalog] and then as a [manifest]. Opening for writing [recovers](recover) the
+//! newest version from both, replays the logs and [cleans](clean) up. [`publish`] shows the committed version to
+//! reading threads.
 //! threads that read.
 
 pub(crate) mod catalog;
@@ -18,7 +19,7 @@ pub(crate) mod witnesses;
 
 pub(crate) use record::VersionRecord;
 
-/// What [`publish`] is made of; its test puts a scheduler's locks in their place.
+/// The locks of [`publish`], which its test replaces by those of a scheduler.
 mod sync {
     pub(crate) use std::sync::{Arc, RwLock};
 }

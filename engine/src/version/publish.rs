@@ -1,7 +1,7 @@
-//! Publishing: the newest version, which readers take and the writer replaces.
+//! Publishing: readers take the newest version, which the writer replaces.
 //!
-//! The locks come from the module `sync` next to this file: those of the standard library, or those of a
-//! scheduler in the test of interleavings, which compiles this file.
+//! The locks come from the module `sync` in `version/mod.rs`: those of the standard library, or those of a scheduler in
+//! the test of interleavings, which compiles this file.
 
 use super::sync::{Arc, RwLock};
 
@@ -22,7 +22,7 @@ impl<T> Versions<T> {
     /// Replaces the version that readers get from now on.
     pub(crate) fn publish(&self, newer: T) {
         let newer = Arc::new(newer);
-        // The older one may be the last to hold files: it is dropped after the lock.
+        // The older version may hold the last reference to files, so it is dropped after the lock is released.
         let _older = {
             let mut current = self.0.write().unwrap_or_else(|e| e.into_inner());
             std::mem::replace(&mut *current, newer)

@@ -1,5 +1,4 @@
-//! Recovery when a database is opened for writing: find the newest version, replay the logs, clean
-//! up.
+//! Recovery when a database is opened for writing: finds the newest version, replays the logs, and cleans up.
 
 use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
@@ -20,15 +19,15 @@ use std::sync::Arc;
 pub(crate) struct Recovered {
     pub(crate) catalog: Catalog,
     pub(crate) record: VersionRecord,
-    /// What the record names and the logs add.
+    /// The segments that the record names, with the rows of the logs.
     pub(crate) snapshot: Snapshot,
     pub(crate) replayed: Replayed,
     pub(crate) next_segment: SegmentId,
     pub(crate) reserve: Arc<Reserve>,
 }
 
-/// Finds the newest version, opens what it names, replays its logs, and removes what a crash left over. `warnings` get
-/// what had to be put in order, in words for the user.
+/// Finds the newest version, opens its segments, replays its logs, and removes what a crash left. Adds a message for
+/// the user to `warnings` for everything that had to be repaired.
 ///
 /// Requires: the writer's lock is held.
 pub(crate) fn open(
@@ -58,7 +57,7 @@ pub(crate) fn open(
     })
 }
 
-/// The id that the next segment gets: above all that any file has.
+/// Returns the id of the next segment: above all that any file has.
 fn next_segment(files: &dyn Storage, layout: &Layout, record: &VersionRecord) -> Result<SegmentId> {
     let names = list(files, &layout.segments())?;
     let mut used = record.next_segment.0;

@@ -29,11 +29,12 @@ pub(crate) fn live_logs(
     Ok(logs)
 }
 
-/// Applies the batches of a log to a snapshot, from `next` on, which moves behind them. Returns those it applied.
+/// Applies the batches of a log to a snapshot, starting at `next`, which advances past them. Returns the applied
+/// batches.
 ///
-/// Batches ascend by `Seq`, from log to log too, with one exception: a log to which recovery copied others repeats
-/// their batches, and coexists with them until a version names it alone. A crash, or a reader, may come in between;
-/// what was applied once is then not applied again.
+/// Batches ascend by `Seq`, also from log to log, with one exception: a log to which recovery copied other logs repeats
+/// their batches, and coexists with them until a version names it alone. A crash may happen, or a reader may read, in
+/// between; batches that were applied already are then skipped.
 pub(crate) fn apply_log(
     path: &Path,
     contents: LogContents,
@@ -55,9 +56,9 @@ pub(crate) fn apply_log(
 
 /// Applies a batch to a snapshot under construction, as the writer did.
 fn replay(next: &mut Snapshot, batch: &Batch) -> Result<()> {
-    // A row that a segment holds already (its log was not yet retired) has a `Seq` no newer than the segment's.
+    // The `Seq` of a row that a segment holds already (its log was not retired yet) is not above the segment's.
     for (seq, change, _) in batch.iter() {
-        // Ends older rows of the key, never newer ones.
+        // This ends older rows of the key, never newer ones.
         if let Some(place) = next.find(change.key())?
             && next.seq(place)? < seq
         {
@@ -69,12 +70,12 @@ fn replay(next: &mut Snapshot, batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// A batch is only ever quantized under the encoder that made its vectors.
+/// Checks that a batch has vectors of this version's encoder: no other vectors are ever quantized.
 fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
     let model = &snapshot.model;
     if batch.encoder != model.encoder_id() {
         let detail = format!(
-            "a batch of encoder {}, this version has {}",
+            "a batch of encoder {}, but this version has {}",
             batch.encoder.short(),
             model.encoder_id().short()
         );
@@ -98,21 +99,21 @@ fn check_batch(path: &Path, batch: &Batch, snapshot: &Snapshot) -> Result<()> {
 pub(crate) struct Replayed {
     pub(crate) next_seq: Seq,
     pub(crate) next_log: LogId,
-    /// Bytes of live logs.
+    /// The total size of the live logs in bytes.
     pub(crate) bytes: u64,
-    /// The log that everything was carried over to, to be named by a new version.
+    /// The log to which all batches were copied, and which a new version must name.
     pub(crate) carried: Option<LogId>,
-    /// Whether there were batches to copy and no space for them.
+    /// Whether there were batches to copy but no space for them.
     pub(crate) in_place: bool,
 }
 
-/// Replays the live logs into a snapshot, for the writer: a torn tail is moved to `orphans/` and reported. If any log
-/// was not closed in order, all batches are carried over to a new log, closed in order, so that damage to them is
-/// damage from now on. On a full disk the logs stay as they are, torn tails included, and only batches that may not be
-/// durable are carried over.
+/// Replays the live logs into a snapshot, for the writer. A torn tail is moved to `orphans/` and reported. If any log
+/// was not closed properly, all batches are copied to a new log, which is closed, so that later damage to them is
+/// recognised as damage. On a full disk the logs stay as they are, torn tails included, and only batches that may not
+/// be durable are copied.
 ///
 /// # Errors
-/// [`Error::Io`] if there is no space for those either.
+/// [`Error::Io`] if there is no space even for those.
 pub(crate) fn replay_logs(
     files: &dyn Files,
     layout: &Layout,
@@ -153,7 +154,7 @@ pub(crate) fn replay_logs(
     if open_end {
         let id = next_log;
         next_log = LogId(id.0 + 1);
-        // The version that will name the new log is committed with the reserve's help, if need be. So it is not spent here.
+        // The version that will name the new log may need the reserve for its commit, so the reserve is not used here.
         let outcome = reserve.restore(record.rows_stored()).and_then(|()| {
             put_aside(files, layout, &torn_tails, warnings)?;
             carry_over(files, layout, id, &batches)
@@ -165,8 +166,8 @@ pub(crate) fn replay_logs(
             }
             Err(e) if e.is_full() => {
                 in_place = !batches.is_empty();
-                // Batches that were never synced may disappear with the next power cut, after a query has returned
-                // them. It is rarely more than one batch.
+                // A power cut could remove batches that were never synced after a query has returned them. There is
+                // rarely more than one such batch.
                 batches.retain(|batch| {
                     unproven.contains(&batch.first) && !proven.contains(&batch.first)
                 });
@@ -178,8 +179,8 @@ pub(crate) fn replay_logs(
                     })?;
                 }
                 warnings.push(format!(
-                    "the disk is full ({e}), so the logs were not tidied up; delete rows and compact, or free some space: \
-                     no rows are inserted until there is room"
+                    "the disk is full ({e}), so the logs were not cleaned up; delete rows and compact, or free some space: \
+                     no rows are inserted until there is space"
                 ));
             }
             Err(e) => return Err(e),
@@ -194,7 +195,7 @@ pub(crate) fn replay_logs(
     })
 }
 
-/// Copies torn tails of logs to `orphans/`. If that fails, none is left there.
+/// Copies torn tails of logs to `orphans/`. If that fails, it leaves no partial copy there.
 fn put_aside(
     files: &dyn Files,
     layout: &Layout,
@@ -224,7 +225,7 @@ fn put_aside(
     }
     for (id, bytes) in tails {
         warnings.push(format!(
-            "the last {} bytes of {} were a write that was never finished or acknowledged; they were put aside as {}",
+            "the last {} bytes of {} were a write that was never finished or acknowledged; they were moved to {}",
             bytes.len(),
             layout.logs().join(log::name(*id)).display(),
             aside(*id).display()
@@ -233,8 +234,8 @@ fn put_aside(
     Ok(())
 }
 
-/// Writes all batches to a new log and closes it. Returns its bytes. If that fails, the log is removed; should it stay, its
-/// batches are found twice, and applied once.
+/// Writes all batches to a new log and closes it. Returns its length. If that fails, the log is removed. If it can't be
+/// removed, its batches are found twice and applied once.
 fn carry_over(files: &dyn Files, layout: &Layout, id: LogId, batches: &[Batch]) -> Result<u64> {
     let mut log = LogWriter::create(files, &layout.logs(), id)?;
     let write = || {

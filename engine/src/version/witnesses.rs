@@ -1,4 +1,5 @@
-//! The two copies of the newest version record, in the catalog and in manifests, and what to do if they disagree.
+//! The two witnesses of the newest version record, which are its copies in the catalog and in a manifest, and what to
+//! do if they disagree.
 
 use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
@@ -10,18 +11,18 @@ use crate::version::VersionRecord;
 use crate::version::catalog::{Catalog, Testimony};
 use crate::version::manifest::{self, Found};
 
-/// A catalog and the record that it and the manifests agree on; where they did not, one was written again.
+/// A catalog, and the record that catalog and manifest hold. If they disagreed, one of them was written again.
 #[derive(Debug)]
 pub(crate) struct Witnesses {
     pub(crate) catalog: Catalog,
     pub(crate) record: VersionRecord,
-    /// Whether one of the two was restored; then no file is deleted permanently.
+    /// Whether one of the two was restored. Then no file is deleted permanently.
     pub(crate) restored: bool,
 }
 
-/// Finds the newest version. The higher of all manifest names and the catalog's record is the one; whichever witness
-/// holds it whole is the truth, and the other is written again from it. If neither does, only `repair` can help: an older manifest is
-/// never taken for the newest.
+/// Finds the newest version. Its generation is the higher of the newest manifest's name and the catalog's record. The
+/// witness that holds an intact record of this generation is right, and the other is written again from it. If neither
+/// does, only `repair` can help: an older manifest is never used as the newest.
 pub(crate) fn witnesses(
     files: &dyn Files,
     layout: &Layout,
@@ -63,9 +64,9 @@ pub(crate) fn witnesses(
             restored: false,
         }),
         (Some(held), Found::Record(published)) => {
-            // Both whole, of the same generation, and different: no crash leaves that.
+            // Both are intact, have the same generation, and differ. No crash causes that.
             let detail = format!(
-                "catalog and manifest hold two different versions {}",
+                "catalog and manifest hold two different records of version {}",
                 published.generation
             );
             drop(held);
@@ -99,7 +100,7 @@ pub(crate) fn witnesses(
                 format!("had no record ({silence})")
             };
             warnings.push(format!(
-                "the catalog {why}; version {newest} was restored to it from its manifest"
+                "the catalog {why}; it was restored from the manifest of version {newest}"
             ));
             Ok(Witnesses {
                 catalog,
@@ -126,10 +127,10 @@ pub(crate) fn witnesses(
 }
 
 fn no_witness(silence: &str) -> String {
-    format!("no manifest, and no record in the catalog ({silence}); repair the database")
+    format!("there is no manifest, and no record in the catalog ({silence}); repair the database")
 }
 
-/// Opens the catalog. One that can't be opened moves to `orphans/`, and a new one is made: the manifests have what it had.
+/// Opens the catalog. One that can't be opened moves to `orphans/`, and a new one is created from the manifests.
 fn open_catalog(
     files: &dyn Files,
     layout: &Layout,
@@ -143,7 +144,7 @@ fn open_catalog(
             let testimony = catalog.read()?;
             Ok((catalog, testimony))
         }
-        // sled writes when it is opened. There is nothing wrong with the catalog.
+        // sled writes when it is opened, so the disk may be full. Nothing is wrong with the catalog.
         Err(e) if e.is_full() => Err(e),
         Err(e) => {
             let why = match e {
@@ -152,7 +153,7 @@ fn open_catalog(
             };
             let aside = reserve.spend(|| orphan(files, layout, &path))?;
             warnings.push(format!(
-                "the catalog could not be opened ({why}); it was put aside as {}",
+                "the catalog could not be opened ({why}); it was moved to {}",
                 aside.display()
             ));
             Ok((reserve.spend(open)?, Testimony::Nothing(why)))
@@ -160,7 +161,7 @@ fn open_catalog(
     }
 }
 
-/// With no manifest at all the catalog is trusted only if nothing on disk is newer than what it says.
+/// Without any manifest, the catalog is trusted only if nothing on disk is newer than its record.
 fn expect_nothing_newer(
     files: &dyn Storage,
     layout: &Layout,
@@ -178,7 +179,7 @@ fn expect_nothing_newer(
     });
     if newer_segment || newer_deletions {
         let detail = format!(
-            "all manifests are missing, and files newer than the catalog's version {} are there; repair the database",
+            "all manifests are missing, and there are files newer than the catalog's version {}; repair the database",
             record.generation
         );
         return Err(Error::corrupt(layout.catalog(), "record", 0, detail));

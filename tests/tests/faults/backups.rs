@@ -74,7 +74,7 @@ fn expect_a_way_on(from: &Path, world: &World, models: &Models, copy: &Path) -> 
     }
     let error = mopqdb::backup(from, copy).unwrap_err();
     assert!(
-        error.to_string().contains("is a database already"),
+        error.to_string().contains("is already a database"),
         "{error}"
     );
     let mut copied = contents(copy);

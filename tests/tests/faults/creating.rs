@@ -36,7 +36,7 @@ fn expect_a_way_on(path: &Path, new: &CreateOptions) -> bool {
     assert!(!path.join("CREATING").exists());
     let error = Database::create(path, new, options()).unwrap_err();
     assert!(
-        error.to_string().contains("is a database already"),
+        error.to_string().contains("is already a database"),
         "{error}"
     );
     let db = Database::open(path, options()).unwrap();

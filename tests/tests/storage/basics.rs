@@ -300,7 +300,7 @@ fn creating_says_what_it_needs() {
         error
             .unwrap_err()
             .to_string()
-            .contains("is a database already")
+            .contains("is already a database")
     );
     let db = Database::open(dir.path().join("b"), small()).unwrap();
     assert!(matches!(db.get("x"), Ok(None)));

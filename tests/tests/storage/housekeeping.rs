@@ -179,7 +179,7 @@ fn a_backup_of_a_live_database_is_a_database() {
         backup(&path, &copy)
             .unwrap_err()
             .to_string()
-            .contains("is a database already")
+            .contains("is already a database")
     );
 }
 
