@@ -28,7 +28,7 @@ pub(super) fn len_to_byte(tokens: u32) -> u8 {
     FieldNormReader::fieldnorm_to_id(tokens)
 }
 
-/// Returns the length of a byte: exact up to 40, then rounded down by up to an eighth.
+/// Returns the length that a byte stands for: exact up to 40, then rounded down by up to an eighth.
 pub(super) fn byte_to_len(byte: u8) -> u32 {
     FieldNormReader::id_to_fieldnorm(byte)
 }
@@ -47,7 +47,7 @@ impl Scorer {
     /// Computes the weights of terms from their counts.
     pub(crate) fn new(counts: &Counts) -> Self {
         let average = (counts.total_len as f64 / counts.rows as f64) as f32;
-        // Without tokens there is no average. Only the counts of a model can be without tokens and yet score rows.
+        // Without tokens there is no average. Only the counts of a model can have no tokens and yet score rows.
         let average = if average > 0.0 { average } else { 1.0 };
         let norms: [f32; 256] = std::array::from_fn(|byte| {
             K1 * (1.0 - B + B * byte_to_len(byte as u8) as f32 / average)
@@ -84,7 +84,7 @@ impl Scorer {
         top: &mut TopK,
     ) {
         let mut sums = [0_f32; WINDOW];
-        // Set if one of 64 rows has a sum.
+        // A bit is set if one of 64 rows has a sum.
         let mut touched = [false; WINDOW / 64];
         loop {
             terms.retain_mut(|term| !term.left().is_empty());
@@ -159,8 +159,8 @@ fn quotient(tf: f32, norm: f32) -> f32 {
     tf / (tf + norm)
 }
 
-/// Returns the weight of a term by its rarity: above 0 for a term that all rows have, highest for one that no row has. `df` may
-/// be larger than `rows` in a damaged model.
+/// Returns the weight of a term by its rarity: above 0 for a term that all rows have, highest for one that no row has.
+/// In a damaged model, `df` may be larger than `rows`.
 fn idf(df: u64, rows: u64) -> f32 {
     let df = df.min(rows);
     let odds = ((rows - df) as f64 + 0.5) / (df as f64 + 0.5);

@@ -49,7 +49,8 @@ impl SegmentWords {
         self.packed.file()
     }
 
-    /// Returns `true` if the file was made with these settings, by the index version of this program. Other files count as missing.
+    /// Returns `true` if the file was made with these settings and this program's index version. Otherwise it counts as
+    /// missing.
     pub(crate) fn serves(&self, words: &WordsId) -> bool {
         let meta = self.file().meta();
         meta.words == *words && meta.index_version == super::INDEX_VERSION
@@ -95,8 +96,8 @@ impl SegmentWords {
         })
     }
 
-    /// Calls the library, and turns its errors and panics into damage of this file. Its files are checked before it reads them, so
-    /// neither should happen.
+    /// Calls the library, and turns its errors and panics into damage of this file. Files are checked before the
+    /// library reads them, so neither should happen.
     fn guarded<T>(&self, run: impl FnOnce() -> tantivy::Result<T>) -> Result<T> {
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(done)) => Ok(done),

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 pub(super) struct Lens {
     bytes: Vec<u8>,
     total: u64,
-    /// The sum that was computed last. The next one is mostly of the same rows, or of a few less.
+    /// The most recently computed sum. The next one is usually of the same rows, or of slightly fewer.
     last: Mutex<Sum>,
 }
 

@@ -45,7 +45,8 @@ pub(crate) const INDEX_VERSION: u32 = tantivy::INDEX_FORMAT_VERSION;
 /// The name of the field of texts, and of its tokenizer.
 const FIELD: &str = "text";
 
-/// Whether the texts of a database are searched by their words, and how texts become terms. Chosen when it is created.
+/// Whether the texts of a database are searched by their words, and how texts become terms. Chosen when the database is
+/// created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Choice {
@@ -71,11 +72,11 @@ impl Words {
         }
     }
 
-    /// Says once that answers are without words, since an index is missing.
+    /// Warns once that results do not include words, since an index is missing.
     pub(crate) fn tell_missing(&self) {
         self.told.call_once(|| {
             tracing::warn!(
-                "some segments have no word index, or one of another version, so words are not searched; a rebuild of the \
+                "some segments have no word index, or one of another version, so words are not searched; a rebuild to the \
                  active model writes it"
             );
         });

@@ -3,7 +3,7 @@
 use super::tokens::Tokenizer;
 use std::collections::BTreeSet;
 
-/// The most distinct terms of a query that are searched for: the first ones.
+/// The maximum number of distinct terms of a query that are searched for. Only the first ones are used.
 pub(crate) const MAX_TERMS: usize = 1024;
 
 /// The distinct terms of a query, in the order of their bytes.

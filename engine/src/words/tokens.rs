@@ -14,15 +14,16 @@ use std::str::Chars;
 use unicode_normalization::char::is_combining_mark;
 use unicode_normalization::{Decompositions, Recompositions, UnicodeNormalization as _, is_nfc};
 
-/// Raise this whenever the same text gives other tokens: after a change here, or with another version of `frostem` or
-/// `unicode-normalization`. (A newer Rust knows letters that an older one does not know. Words with such letters are found once
-/// their rows are indexed again.)
+/// Raise this whenever the same text gives different tokens: after a change here, or with another version of `frostem`
+/// or `unicode-normalization`. (A newer Rust knows letters that an older one does not. Words with such letters are
+/// found once their rows are indexed again.)
 pub(super) const VERSION: u32 = 1;
 
-/// The most bytes of a word, in UTF-8. Longer words are cut at the last character that fits, and then stemmed.
+/// The maximum length of a word in bytes of UTF-8. Longer words are cut at the last character that fits, and then
+/// stemmed.
 pub(crate) const MAX_WORD: usize = 255;
 
-/// Splits texts into tokens, by some settings.
+/// Splits texts into tokens according to settings.
 #[derive(Clone)]
 pub(crate) struct Tokenizer {
     settings: Settings,
@@ -42,7 +43,7 @@ impl Tokenizer {
         self.with(text, None)
     }
 
-    /// Returns the same, and remembers stems.
+    /// Like [`tokens`](Self::tokens), but remembers stems.
     pub(super) fn tokens_of_many<'t>(&'t self, text: &'t str, stems: &'t mut Stems) -> Tokens<'t> {
         self.with(text, Some(stems))
     }
@@ -83,12 +84,12 @@ fn is_no_accent(c: &char) -> bool {
     !matches!(c, '\u{300}'..='\u{36f}')
 }
 
-/// What a character means for words.
+/// The role of a character in splitting words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// Begins or continues a word.
     Letter,
-    /// The same, in a script without spaces.
+    /// Begins or continues a word, in a script without spaces.
     Dense,
     /// Continues a word.
     Mark,
@@ -171,7 +172,7 @@ impl Tokens<'_> {
             match next.map_or(Class::Break, Class::of) {
                 Class::Invisible => {}
                 Class::Mark => {
-                    // A mark alone, on an emoji for example, is no word.
+                    // A mark alone, on an emoji for example, is not a word.
                     if let Some(mark) = next.filter(|_| !self.word.is_empty()) {
                         self.push(mark);
                     }
@@ -273,7 +274,7 @@ impl Tokens<'_> {
     }
 }
 
-/// The stems of words seen before, for those who read many texts: a stem takes ten times as long as a look-up.
+/// The stems of words seen before, for reading many texts: stemming takes ten times as long as a look-up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stems(HashMap<Box<str>, Option<Box<str>>>);
 

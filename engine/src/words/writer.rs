@@ -18,7 +18,7 @@ use tantivy::store::Compressor;
 use tantivy::tokenizer::{Token, TokenStream, TokenizerManager};
 use tantivy::{Index, IndexSettings, TantivyDocument};
 
-/// The memory for postings. A full piece is written to temporary files, and pieces are merged at the end.
+/// The memory for postings in bytes. A full piece is written to temporary files, and pieces are merged at the end.
 const PIECE: usize = 96 << 20;
 
 /// The initial size of the hash table of terms.
@@ -26,8 +26,9 @@ const INITIAL: usize = 1 << 20;
 
 /// Writes a words file from the texts of the rows, in order.
 ///
-/// It needs memory for one piece (96 MiB), for one text beyond that, and while pieces are merged for the dictionary of each and a
-/// few bytes per row. Other data of more than a megabyte is in temporary files next to the words file. It starts no threads.
+/// Uses memory for one piece (96 MiB) and for one text beyond that; while pieces are merged, for the dictionary of each
+/// and a few bytes per row. Other data of more than a megabyte is in temporary files next to the words file. Starts no
+/// threads.
 pub(crate) struct WordsWriter {
     files: Arc<dyn Files>,
     path: PathBuf,
@@ -36,7 +37,7 @@ pub(crate) struct WordsWriter {
     open: Option<Piece>,
     /// The finished pieces, in order.
     done: Vec<(Index, Scratch)>,
-    /// The rows pushed so far.
+    /// The number of rows pushed so far.
     rows: u32,
 }
 
@@ -45,12 +46,12 @@ struct Piece {
     writer: SingleSegmentIndexWriter,
     scratch: Scratch,
     field: Field,
-    /// The memory it used before the first row.
+    /// The memory in use before the first row.
     empty: usize,
 }
 
 impl WordsWriter {
-    /// Begins a file for a segment of this many rows. `path` is where it will be once finished.
+    /// Begins a file for a segment of this many rows. `path` is its final path.
     pub(crate) fn create(
         files: Arc<dyn Files>,
         path: &Path,
@@ -113,7 +114,7 @@ impl WordsWriter {
         Ok(())
     }
 
-    /// Syncs the file and gives it its name; the caller syncs the directory.
+    /// Syncs the file and renames it to its final path; the caller syncs the directory.
     pub(crate) fn finish(mut self) -> Result<Written> {
         assert_eq!(self.rows, self.meta.rows, "every row was pushed");
         if self.open.is_none() && self.done.is_empty() {
@@ -130,7 +131,7 @@ impl WordsWriter {
             drop(pieces);
             self.done = vec![(merged, scratch)];
         }
-        let (index, scratch) = self.done.pop().expect("at least one piece");
+        let (index, scratch) = self.done.pop().expect("there is at least one piece");
         self.pack(&index, &scratch)
     }
 
@@ -140,7 +141,7 @@ impl WordsWriter {
         let [id] = ids.as_slice() else {
             unreachable!("one piece, or all merged into one: {ids:?}");
         };
-        // The library gives its segment a random id. Zeros in its place make equal files from equal rows.
+        // The library gives its segment a random id. It is replaced by zeros, so that equal rows give equal files.
         let drawn = id.uuid_string();
         let hyphens = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)];
         let hyphenated = hyphens.map(|(from, to)| &drawn[from..to]).join("-");
@@ -176,8 +177,8 @@ impl WordsWriter {
     }
 }
 
-/// Returns the footer of a file of the library. Of the stored documents, only the footer is kept: they are empty, take five bytes
-/// each, and are never read.
+/// Returns the footer of a file of the library. Of the stored documents, only the footer is kept: they are empty, take
+/// five bytes each, and are never read.
 fn footer(file: &[u8]) -> &[u8] {
     let fixed = (file.last_chunk::<8>()).expect("a file of the library has a footer");
     let [a, b, c, d, ..] = *fixed;
@@ -227,7 +228,7 @@ pub(super) fn index_of(settings: Settings, texts: &[String]) -> Index {
     piece.writer.finalize().unwrap()
 }
 
-/// Our tokenizer with the interface of the library.
+/// The tokenizer of this crate with the interface of the library.
 #[derive(Clone)]
 struct ForIndex {
     tokenizer: Tokenizer,

@@ -20,7 +20,7 @@ fn sample() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Everything that a words file tells.
+/// Returns every result that a words file can give.
 fn ask(path: &Path) -> Result<String> {
     let words = SegmentWords::open(&DISK, path)?;
     assert!(words.serves(&Settings::default().id()));
@@ -107,9 +107,9 @@ fn damage_is_named_by_file_and_section_and_verify_finds_all_of_it() {
     }
 }
 
-/// Right checksums over bytes that the search library never wrote.
+/// Valid checksums over bytes that the search library never wrote.
 #[test]
-fn no_blob_panics_out() {
+fn invalid_index_files_give_errors_and_no_panic() {
     let (dir, path) = sample();
     let right = ask(&path).unwrap();
     let file = WordsFile::open(&DISK, &path).unwrap();
@@ -148,7 +148,7 @@ fn no_blob_panics_out() {
 }
 
 #[test]
-fn a_file_of_other_settings_counts_as_missing_and_under_a_wrong_name_as_damaged() {
+fn a_file_with_other_settings_counts_as_missing_and_a_misnamed_file_as_damaged() {
     let english = Settings::default();
     let german = Settings {
         language: Language::German,
@@ -172,14 +172,11 @@ fn a_file_of_another_version_of_the_index_counts_as_missing() {
     packer.finish(&meta).unwrap();
     let words = SegmentWords::open(&DISK, &newer).unwrap();
     assert!(!words.serves(&meta.words));
-    assert!(
-        words.verify().is_empty(),
-        "what it holds is not ours to judge"
-    );
+    assert!(words.verify().is_empty(), "its contents are not checked");
 }
 
 #[test]
-fn an_index_of_other_rows_is_damage() {
+fn an_index_for_different_rows_is_damage() {
     let (dir, path) = sample();
     let file = WordsFile::open(&DISK, &path).unwrap();
     let mut meta = *file.meta();

@@ -1,4 +1,4 @@
-//! Writing words on a disk that fails: an error, no name, and nothing left.
+//! Writing words on a failing disk: an error, and no file is left.
 
 use super::*;
 use crate::disk::files::{NewFile, OpenFile, Storage};
@@ -86,7 +86,7 @@ impl NewFile for FailingFile {
     }
 }
 
-/// Enough words that some files go to disk, in several pieces.
+/// Writes enough words that some files go to disk, in several pieces.
 fn write_much(files: &Failing, dir: &Path) -> Result<()> {
     let rows = 4000;
     let mut words = writer(Arc::new(files.clone()), dir, Settings::default(), rows);
@@ -103,7 +103,7 @@ fn write_much(files: &Failing, dir: &Path) -> Result<()> {
 }
 
 #[test]
-fn whichever_operation_fails_it_is_said_and_nothing_is_left() {
+fn any_failing_operation_is_reported_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let counting = Failing::default();
     write_much(&counting, dir.path()).unwrap();
@@ -111,7 +111,7 @@ fn whichever_operation_fails_it_is_said_and_nothing_is_left() {
     std::fs::remove_file(&path).unwrap();
     let operations = counting.0.lock().unwrap().0;
     assert!(operations > 20, "{operations} operations");
-    // The first and the last, and a few of those between.
+    // The first and the last operation, and a few in between.
     let some =
         (0..operations).filter(|n| *n < 3 || *n + 6 > operations || n % (operations / 6) == 0);
     for nth in some {

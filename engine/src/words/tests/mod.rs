@@ -1,4 +1,4 @@
-//! Words against the plain formula, against the search library's own scores, and on damaged files.
+//! Words compared with the plain formula, with the search library's own scores, and on damaged files.
 
 mod damage;
 mod faults;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const DISK: Disk = Disk { no_mmap: false };
 const SEGMENT: SegmentId = SegmentId(7);
 
-/// Where the words of a segment are in a directory.
+/// Returns the path of a segment's words in a directory.
 fn path(dir: &Path, settings: Settings) -> PathBuf {
     FileName::Words(SEGMENT, ShortId::of(&settings.id().0)).within(dir)
 }
@@ -35,7 +35,7 @@ fn write(dir: &Path, settings: Settings, texts: &[Option<&str>]) -> PathBuf {
     path(dir, settings)
 }
 
-/// The words of a segment, and the directory that goes with them.
+/// Returns the words of a segment, and the directory that contains them.
 fn segment(settings: Settings, texts: &[Option<&str>]) -> (tempfile::TempDir, SegmentWords) {
     let dir = tempfile::tempdir().unwrap();
     let path = write(dir.path(), settings, texts);
@@ -47,7 +47,7 @@ fn all<'t>(texts: &[&'t str]) -> Vec<Option<&'t str>> {
     texts.iter().copied().map(Some).collect()
 }
 
-/// Numbers that look random.
+/// A generator of pseudo-random numbers.
 struct Seed(u64);
 
 impl Seed {
@@ -62,7 +62,7 @@ impl Seed {
         self.next() % end
     }
 
-    /// Words of which some are common and most are rare.
+    /// Returns words of which some are common and most are rare.
     fn text(&mut self, longest: u64) -> String {
         let words = self.below(longest + 1);
         let word = |seed: &mut Self| {

@@ -1,4 +1,4 @@
-//! Counts and scores: the plain formula, in whatever parts the rows are.
+//! Counts and scores are those of the plain formula, however rows are split into parts.
 
 use super::*;
 use crate::scan::Found;
@@ -11,7 +11,7 @@ use tantivy::query::{
 };
 use tantivy::schema::{Field, IndexRecordOption};
 
-/// The tokens of each text.
+/// Returns the tokens of each text.
 fn tokenized(settings: Settings, texts: &[String]) -> Vec<Vec<String>> {
     let tokenizer = Tokenizer::new(settings);
     let tokens = |text: &String| {
@@ -25,7 +25,7 @@ fn tokenized(settings: Settings, texts: &[String]) -> Vec<Vec<String>> {
     texts.iter().map(tokens).collect()
 }
 
-/// BM25 in a few lines: the score of every row, 0 without any term. Only rows in `counted` are counted.
+/// BM25 in a few lines: returns the score of every row, 0 without any term. Only rows in `counted` are counted.
 fn plain(rows: &[Vec<String>], counted: &[bool], query: &[String]) -> Vec<f32> {
     let len = |row: &Vec<String>| {
         let byte = FieldNormReader::fieldnorm_to_id(row.len() as u32);
@@ -50,7 +50,7 @@ fn plain(rows: &[Vec<String>], counted: &[bool], query: &[String]) -> Vec<f32> {
     scores
 }
 
-/// Rows split into parts, of which some are segments and some are runs.
+/// Rows split into parts, some of which are segments and some runs.
 struct Parts {
     parts: Vec<Box<dyn Indexed>>,
     live: Vec<Option<Vec<u64>>>,
@@ -103,7 +103,7 @@ impl Parts {
         counts
     }
 
-    /// The best rows, as one list.
+    /// Returns the best rows, as one list.
     fn best(&self, terms: &Terms, scorer: &Scorer, depth: usize) -> Vec<(usize, f32)> {
         let parts = self.parts.iter().zip(&self.live);
         let parts = parts.map(|(part, live)| (&**part, live.as_deref()));
@@ -115,7 +115,7 @@ impl Parts {
         found.iter().map(|f| (row(f), f.score)).collect()
     }
 
-    /// The scores of some rows.
+    /// Returns the scores of some rows.
     fn score(&self, terms: &Terms, scorer: &Scorer, rows: &[usize]) -> Vec<f32> {
         let mut scores = Vec::new();
         for (at, part) in self.parts.iter().enumerate() {
@@ -175,7 +175,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn scores_are_the_plain_formula_in_any_parts_and_with_any_rows_dead(
+    fn scores_match_the_plain_formula_for_any_parts_and_dead_rows(
         seed: u64,
         rows in 1..300_usize,
         cuts in prop::collection::btree_set(1..300_usize, 0..4),
@@ -202,7 +202,7 @@ proptest! {
 fn many_rows_are_scored_across_windows_and_blocks() {
     let mut seed = Seed(11);
     let mut texts: Vec<_> = (0..20_000).map(|_| seed.text(8)).collect();
-    // A word in two distant rows, and one in all rows of a window but its ends.
+    // One word in two distant rows, and one in all rows of a window except its ends.
     texts[3].push_str(" rare");
     texts[19_999].push_str(" rare");
     let live: Vec<_> = (0..texts.len()).map(|_| seed.below(50) > 0).collect();
@@ -217,7 +217,7 @@ fn many_rows_are_scored_across_windows_and_blocks() {
     ] {
         compare(&texts, &live, &parts, query, 100);
     }
-    // The same rows while more of them are dead: sums that were kept follow.
+    // The same rows, with more and more of them dead: sums that were kept are updated.
     for _ in 0..3 {
         let mut live = live.clone();
         (0..300).for_each(|_| live[seed.below(20_000) as usize] ^= true);
@@ -230,7 +230,7 @@ fn many_rows_are_scored_across_windows_and_blocks() {
 }
 
 #[test]
-fn sums_of_lengths_follow_rows_that_die_and_come_back() {
+fn sums_of_lengths_follow_changes_of_live_rows() {
     let (_dir, words) = segment(Settings::default(), &all(&["a", "b c", "d e f", ""]));
     let terms = Terms::of(&Tokenizer::new(Settings::default()), "e");
     let count = |live: Option<u64>| {
@@ -249,7 +249,7 @@ fn sums_of_lengths_follow_rows_that_die_and_come_back() {
     assert_eq!(count(None), (4, 6, 1));
 }
 
-/// Counts that the search library is given.
+/// Counts given to the search library.
 struct Given {
     counts: Counts,
     terms: Vec<String>,
@@ -273,7 +273,7 @@ impl Bm25StatisticsProvider for Given {
 }
 
 #[test]
-fn scores_of_the_search_library_agree_to_the_bit_where_its_logarithm_does() {
+fn scores_equal_those_of_the_search_library_if_the_logarithms_do() {
     let mut seed = Seed(5);
     let settings = Settings::default();
     let texts: Vec<_> = (0..4000).map(|_| seed.text(40)).collect();
@@ -316,7 +316,7 @@ fn scores_of_the_search_library_agree_to_the_bit_where_its_logarithm_does() {
                 "{ours} and {theirs}"
             );
         }
-        // Theirs is the f32 logarithm of the machine, ours the rounded one of f64.
+        // The library uses the machine's f32 logarithm, mopqdb the f64 logarithm rounded to f32.
         let logarithms = counts.df.iter().all(|&df| {
             let odds = ((counts.rows - df) as f32 + 0.5) / (df as f32 + 0.5);
             let ours = ((counts.rows - df) as f64 + 0.5) / (df as f64 + 0.5);
@@ -336,7 +336,7 @@ fn scores_of_the_search_library_agree_to_the_bit_where_its_logarithm_does() {
 }
 
 #[test]
-fn pieces_answer_as_one_and_equal_rows_make_equal_files() {
+fn merged_pieces_answer_as_one_and_equal_rows_give_equal_files() {
     let mut seed = Seed(3);
     let settings = Settings::default();
     let texts: Vec<_> = (0..30_000).map(|_| seed.text(20)).collect();
@@ -358,7 +358,7 @@ fn pieces_answer_as_one_and_equal_rows_make_equal_files() {
     let bytes = |dir: &tempfile::TempDir| std::fs::read(path(dir.path(), settings)).unwrap();
     assert!(
         bytes(&one) == bytes(&same),
-        "drawn ids or times are in the file"
+        "the file contains random ids or times"
     );
     let [one, four] = [&one, &four].map(|dir| {
         let words = SegmentWords::open(&DISK, &path(dir.path(), settings)).unwrap();
@@ -378,7 +378,7 @@ fn pieces_answer_as_one_and_equal_rows_make_equal_files() {
 }
 
 #[test]
-fn a_vocabulary_counts_what_is_counted_for_each_query() {
+fn a_vocabulary_has_the_counts_that_each_query_computes() {
     let mut seed = Seed(8);
     let settings = Settings::default();
     let texts: Vec<_> = (0..500).map(|_| seed.text(20)).collect();
@@ -400,7 +400,7 @@ fn a_vocabulary_counts_what_is_counted_for_each_query() {
 }
 
 #[test]
-fn counts_of_other_rows_score_without_panicking() {
+fn scoring_with_counts_of_other_rows_does_not_panic() {
     let (_dir, words) = segment(Settings::default(), &all(&["cat dog", "dog", "emu"]));
     let terms = Terms::of(&Tokenizer::new(Settings::default()), "cat dog emu");
     for (rows, total_len, df) in [
@@ -421,7 +421,7 @@ fn counts_of_other_rows_score_without_panicking() {
 }
 
 #[test]
-fn the_rarer_term_counts_more_and_an_unseen_one_most() {
+fn rarer_terms_have_more_weight_and_unseen_ones_most() {
     let (_dir, words) = segment(Settings::default(), &all(&["cat", "dog", "emu"]));
     let terms = Terms::of(&Tokenizer::new(Settings::default()), "cat dog emu");
     let scorer = Scorer::new(&Counts {
@@ -440,7 +440,7 @@ fn the_rarer_term_counts_more_and_an_unseen_one_most() {
 }
 
 #[test]
-fn odd_texts_are_found_by_their_words() {
+fn unusual_texts_are_found_by_their_words() {
     let many: Vec<_> = (0..100_000).map(|n| format!("t{n}")).collect();
     let many = many.join(" ");
     let long = "x".repeat(1 << 20);
@@ -502,7 +502,7 @@ fn segments_without_rows_or_words_find_nothing() {
 }
 
 #[test]
-fn rows_that_a_filter_takes_out_are_not_found_and_still_count() {
+fn rows_excluded_by_a_filter_are_not_found_but_still_counted() {
     let texts: Vec<_> = (0..200).map(|n| format!("cat number{n}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let (_dir, words) = segment(Settings::default(), &all(&texts));
@@ -514,5 +514,8 @@ fn rows_that_a_filter_takes_out_are_not_found_and_still_count() {
     assert_eq!(found.iter().map(|f| f.row).collect::<Vec<_>>(), [0, 2, 191]);
     let mut all = [0.0; 2];
     words.score(&terms, &scorer, &[0, 1], &mut all).unwrap();
-    assert_eq!(all, [found[0].score; 2], "asked for, a row has its score");
+    assert_eq!(
+        all, [found[0].score; 2],
+        "a row that is asked for has its score"
+    );
 }

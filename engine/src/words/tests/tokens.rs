@@ -1,4 +1,4 @@
-//! From texts to tokens.
+//! Turning texts into tokens.
 
 use super::*;
 use crate::format::checksum;
@@ -58,7 +58,7 @@ fn composed_and_decomposed_letters_are_the_same_words() {
 }
 
 #[test]
-fn folding_takes_accents_and_nothing_else() {
+fn folding_removes_only_accents() {
     let folding = Settings {
         folding: true,
         ..plain()
@@ -67,7 +67,7 @@ fn folding_takes_accents_and_nothing_else() {
         tokens(folding, "Café naïve ﬁn Ｗide ệ e\u{301}"),
         ["cafe", "naive", "fin", "wide", "e", "e"]
     );
-    // Marks that are letters in all but name stay.
+    // Marks that act as letters stay.
     assert_eq!(tokens(folding, "हिन्दी が"), tokens(plain(), "हिन्दी が"));
 }
 
@@ -116,7 +116,7 @@ fn long_words_are_cut_between_characters() {
     // 127 letters of two bytes fit into 255.
     let wide = "é".repeat(10_000);
     assert_eq!(tokens(plain(), &wide), ["é".repeat(127)]);
-    // What fits again after a letter that did not is not taken: words are cut, not picked from.
+    // The word is cut at the first letter that does not fit; later letters are dropped even if they would fit.
     let mixed = format!("{}é{}", "a".repeat(254), "b".repeat(9));
     assert_eq!(tokens(plain(), &mixed), ["a".repeat(254)]);
     let dense = "東".repeat(1000);
@@ -124,12 +124,12 @@ fn long_words_are_cut_between_characters() {
 }
 
 #[test]
-fn a_query_has_each_term_once_in_the_order_of_bytes() {
+fn a_query_has_each_term_once_in_byte_order() {
     let tokenizer = Tokenizer::new(plain());
     let terms = Terms::of(&tokenizer, "the cat, THE dog: the Cat");
     assert_eq!(terms.iter().collect::<Vec<_>>(), ["cat", "dog", "the"]);
     assert!(Terms::of(&tokenizer, " ... ").is_empty());
-    // Of more terms than are looked for, the first.
+    // Of too many terms, the first are used.
     let text: Vec<_> = (0..5000).map(|n| format!("{n:05} common")).collect();
     let terms = Terms::of(&tokenizer, &text.join(" "));
     assert_eq!(terms.len(), MAX_TERMS);
@@ -137,10 +137,10 @@ fn a_query_has_each_term_once_in_the_order_of_bytes() {
     assert_eq!(terms.iter().nth(MAX_TERMS - 2), Some("01022"));
 }
 
-/// The ids of words files say how their terms were made. If this fails, the same texts give other terms than before: raise
-/// `tokens::VERSION`, so that files made before count as missing.
+/// The ids of words files say how their terms were made. If this fails, the same texts now give different terms: raise
+/// `tokens::VERSION`, so that existing files count as missing.
 #[test]
-fn terms_are_those_that_the_version_stands_for() {
+fn terms_are_those_of_this_tokenizer_version() {
     let texts = "nationality's organizations happily; l'économie françaises; Häuser größere; niños corriendo; \
                  красивыми городами; ευχαριστούμε; kitapların evlerinden; الكتاب والمكتبة; gatti mangiavano; \
                  katten löpande; huse løbende; talossa juoksevat; házakban; fietsen lopend; falando cidades; \
@@ -161,7 +161,7 @@ fn terms_are_those_that_the_version_stands_for() {
 }
 
 #[test]
-fn settings_have_ids_of_their_own_which_do_not_change() {
+fn ids_of_settings_are_distinct_and_stable() {
     let mut ids = std::collections::HashSet::new();
     for &language in Language::ALL {
         for folding in [false, true] {
