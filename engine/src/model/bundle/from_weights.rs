@@ -10,11 +10,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Raised when the writer's graphs change, so that a set-up knows an older default bundle from its own.
+/// The version of the graphs that this program writes. Raise it when they change, so that `setup` replaces an older
+/// default bundle.
 pub const WRITER_VERSION: u32 = 1;
 
-/// Writes a bundle at `to` from the weights in `from`. The spec names the files and says how the graph is used;
-/// `layers` keeps only the first N layers; `story` goes into the manifest.
+/// Writes a bundle at `to` from the weights in `from`. `spec` names the files and says how the graph is used, `layers`
+/// keeps only the first N layers, and `story` goes into the manifest.
 pub fn bundle_from_weights(
     from: &Path,
     to: &Path,
@@ -31,7 +32,7 @@ pub fn bundle_from_weights(
     if let Some(layers) = layers {
         if !(1..=config.layers).contains(&layers) {
             return Err(Error::invalid(format!(
-                "{layers} layers; the model has {}",
+                "{layers} layers were requested; the model has {}",
                 config.layers
             )));
         }
@@ -49,8 +50,8 @@ pub fn bundle_from_weights(
         .finish()
 }
 
-/// Makes the default encoder's bundle, all-MiniLM-L6-v2, from its weights in `from`: cosine, mean pooling, normalised, 256
-/// tokens. If `to` already holds just that, nothing is done.
+/// Makes the default encoder's bundle, all-MiniLM-L6-v2, from its weights in `from`: cosine, mean pooling, normalised,
+/// 256 tokens. Does nothing if `to` already holds exactly that bundle.
 pub fn make_default_bundle(from: &Path, to: &Path) -> Result<Bundle> {
     let story = serde_json::json!({
         "encoder": "all-MiniLM-L6-v2",

@@ -1,4 +1,4 @@
-//! A model on disk: a directory of plain files that says how texts become vectors and vectors become codes.
+//! A model on disk: a directory of plain files that define how texts become vectors and vectors become codes.
 //!
 //! ```text
 //! manifest.json         what there is and how it is used; name, length and hash of each file; a checksum of itself
@@ -9,9 +9,9 @@
 //! words.json            term statistics of the rows that it was trained on
 //! ```
 //!
-//! [`BundleWriter`] writes one, [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or neither
-//! (for precomputed vectors that are searched exactly). It never changes: its [`ModelId`](crate::ModelId) is the hash
-//! of what it computes with.
+//! [`BundleWriter`] writes a bundle and [`Bundle::open`] reads it. A bundle may hold an encoder, a quantizer, both, or
+//! neither (for precomputed vectors that are searched exactly). It never changes: its [`ModelId`](crate::ModelId) is
+//! the hash of everything that determines its results.
 
 #[cfg(feature = "onnx-write")]
 mod from_weights;
@@ -33,8 +33,8 @@ pub use spec::{
 };
 pub use writer::BundleWriter;
 
-/// Returns a tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions, cosine),
-/// kept in this crate's sources for tests and examples. Texts that share words are near each other in it.
+/// Returns the path of a tiny bundle with a real encoder (two layers of BERT with seeded random weights, 32 dimensions,
+/// cosine), for tests and examples. Texts that share words have similar vectors. It is part of this crate's sources.
 pub fn tiny_bundle() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/tiny")
 }

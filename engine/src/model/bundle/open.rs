@@ -1,4 +1,5 @@
-//! Opening a bundle: everything but the encoder's own files is checked before it is used; those when first loaded.
+//! Opening a bundle. Everything is checked before it is used: the encoder's files when they are first loaded, the rest
+//! when the bundle is opened.
 
 use super::spec::{
     FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SCORER_FILE, STATISTICS_FILE,
@@ -23,7 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A model on disk: an immutable directory of plain files, named by what is in it. Cheap to clone.
+/// A model on disk: an immutable directory of plain files, identified by their contents. Cheap to clone.
 #[derive(Clone)]
 pub struct Bundle(Arc<Opened>);
 
@@ -36,9 +37,9 @@ struct Opened {
     quantizer: Option<Quantizer>,
     scorer: Option<Scorer>,
     statistics: Option<Vocabulary>,
-    /// Loaded when first asked for, then shared.
+    /// Loaded on first use, then shared.
     encoder: Mutex<Option<Arc<dyn Encoder>>>,
-    /// The manifest is not the one in `dir`, but made from it by [`Bundle::without_quantizer`].
+    /// Whether the manifest differs from the one in `dir`, because [`Bundle::without_quantizer`] made it.
     derived: bool,
 }
 
@@ -49,13 +50,13 @@ impl std::fmt::Debug for Bundle {
 }
 
 impl Bundle {
-    /// Opens a bundle: the manifest and the quantizer's tensors are read and checked, and every file is there with its
-    /// length. The encoder's files are hashed when it is first loaded, by [`encoder`](Self::encoder).
+    /// Opens a bundle. Reads and checks the manifest and the quantizer's tensors, and checks that every file exists
+    /// with its length. The encoder's files are hashed when it is first loaded, by [`encoder`](Self::encoder).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_on(Arc::new(Disk::default()), dir.as_ref())
     }
 
-    /// Opens a bundle in another place than the disk, or read in another way.
+    /// Opens a bundle on another [`Storage`].
     pub(crate) fn open_on(storage: Arc<dyn Storage>, dir: &Path) -> Result<Self> {
         let dir = dir.to_path_buf();
         let path = dir.join(MANIFEST_FILE);
@@ -65,7 +66,7 @@ impl Bundle {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {
                         "there is no such directory".into()
                     }
-                    _ => format!("it holds no {MANIFEST_FILE}"),
+                    _ => format!("it contains no {MANIFEST_FILE}"),
                 };
                 return Err(Error::model(format!(
                     "{} is not a bundle: {what}",
@@ -123,7 +124,7 @@ impl Bundle {
         })))
     }
 
-    /// Returns the bundle of an encoder that the program brings, which has no files.
+    /// Returns the bundle of an encoder that the program supplies, which has no files.
     pub(crate) fn of_plugged_encoder(name: String, dim: usize, metric: Metric) -> Result<Self> {
         let manifest = Manifest::of_plugged_encoder(name, dim, metric);
         manifest.check()?;
@@ -141,7 +142,7 @@ impl Bundle {
         })))
     }
 
-    /// Returns the bundle of the same encoder alone, whose files are this bundle's.
+    /// Returns a bundle with the same encoder, in the same files, without the quantizer.
     pub(crate) fn without_quantizer(&self) -> Self {
         let manifest = self.0.manifest.without_quantizer();
         Self(Arc::new(Opened {
@@ -158,37 +159,37 @@ impl Bundle {
         }))
     }
 
-    /// Returns the bytes of a manifest that is in no file yet.
+    /// Returns the bytes of a manifest that is not in a file yet.
     pub(crate) fn derived_manifest(&self) -> Option<Vec<u8>> {
         self.0.derived.then(|| self.0.manifest.encode())
     }
 
-    /// Returns the directory.
+    /// Returns the directory of the bundle.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
-    /// Returns the manifest.
+    /// Returns the manifest of the bundle.
     pub fn manifest(&self) -> &Manifest {
         &self.0.manifest
     }
 
-    /// Returns everything that defines an answer, by content.
+    /// Returns the hash of everything that determines a result.
     pub fn model_id(&self) -> ModelId {
         self.0.model_id
     }
 
-    /// Returns what codes depend on, by content; `None` without a quantizer.
+    /// Returns the hash of everything that determines the codes; `None` without a quantizer.
     pub fn codes_id(&self) -> Option<CodesId> {
         self.0.manifest.codes_id()
     }
 
-    /// Returns the content id of the encoder.
+    /// Returns the hash of everything that determines the encoder's vectors.
     pub fn encoder_id(&self) -> EncoderId {
         self.0.encoder_id
     }
 
-    /// Returns how queries and keys are compared.
+    /// Returns the metric by which queries and keys are compared.
     pub fn metric(&self) -> Metric {
         self.0.manifest.metric
     }
@@ -214,7 +215,7 @@ impl Bundle {
         self.0.scorer.as_ref()
     }
 
-    /// Returns the term statistics that it was trained with.
+    /// Returns the term statistics with which the model was trained.
     pub(crate) fn statistics(&self) -> Option<&Vocabulary> {
         self.0.statistics.as_ref()
     }
@@ -232,7 +233,7 @@ impl Bundle {
                 what: format!(
                     "the encoder {name:?} is part of the program that made this database"
                 ),
-                remedy: "give it when the database is opened".into(),
+                remedy: "pass it when the database is opened".into(),
             });
         }
         if !self.has_encoder() {
@@ -256,7 +257,7 @@ impl Bundle {
         let spec = manifest
             .encoder
             .as_ref()
-            .expect("the caller saw that there is one");
+            .expect("the caller has checked that there is one");
         let graph = |name: &str| -> Result<GraphSource> {
             let file = self.keep_open(name)?;
             Ok(Box::new(move || file.checked()))
@@ -270,7 +271,7 @@ impl Bundle {
             .map_err(|error| error.of_model_at(&self.0.dir))?;
         if encoder.dim() != manifest.input_dim {
             return Err(Error::model(format!(
-                "{}: the encoder gives {} dimensions, the manifest says {}",
+                "{}: the encoder gives {} dimensions, but the manifest says {}",
                 self.0.dir.display(),
                 encoder.dim(),
                 manifest.input_dim
@@ -283,11 +284,11 @@ impl Bundle {
     fn load_encoder(&self, _options: &EncoderOptions) -> Result<Arc<dyn Encoder>> {
         Err(Error::Missing {
             what: "this build of mopqdb has no encoder".into(),
-            remedy: "build it with the feature `onnx`, or give ready-made vectors".into(),
+            remedy: "build it with the feature `onnx`, or insert precomputed vectors".into(),
         })
     }
 
-    /// An encoder's file, open for as long as it may be needed, even if the bundle is removed meanwhile.
+    /// Opens an encoder's file and keeps it open, so that it can be read even if the bundle is removed in the meantime.
     #[cfg(feature = "onnx")]
     fn keep_open(&self, name: &str) -> Result<KeptFile> {
         let entry = self
@@ -302,7 +303,8 @@ impl Bundle {
         Ok(KeptFile { file, path, entry })
     }
 
-    /// Reads and hashes every file: for `verify`. What [`open`](Self::open) leaves for later is done here.
+    /// Reads and hashes every file, for `verify`, including those that [`open`](Self::open) only checks when they are
+    /// used.
     pub fn verify(&self) -> Result<()> {
         for entry in &self.0.manifest.files {
             read_checked(&*self.0.storage, &self.0.dir, entry)?;
@@ -321,10 +323,10 @@ struct KeptFile {
 
 #[cfg(feature = "onnx")]
 impl KeptFile {
-    /// Its bytes, with the hash that the manifest says.
+    /// Returns its bytes, after comparing their hash with the manifest's.
     fn checked(&self) -> Result<Mapping> {
         let failed = || Error::io("reading", &self.path);
-        // Before anything of that size is read.
+        // Check the length before reading.
         let len = self.file.bytes().map_err(failed())?;
         check_length(&self.path, len, &self.entry)?;
         let bytes = self.file.map().map_err(failed())?;
@@ -345,7 +347,10 @@ fn check_contents(path: &Path, bytes: &[u8], entry: &FileEntry) -> Result<()> {
     check_length(path, bytes.len() as u64, entry)?;
     let found = to_hex(&Sha256::digest(bytes));
     if found != entry.sha256 {
-        let detail = format!("its sha256 is {found}, the manifest says {}", entry.sha256);
+        let detail = format!(
+            "its sha256 is {found}, but the manifest says {}",
+            entry.sha256
+        );
         return Err(Error::corrupt(path, "contents", 0, detail));
     }
     Ok(())
@@ -365,7 +370,10 @@ fn check_length(path: &Path, found: u64, entry: &FileEntry) -> Result<()> {
     if found == entry.bytes {
         return Ok(());
     }
-    let detail = format!("it has {found} bytes, the manifest says {}", entry.bytes);
+    let detail = format!(
+        "it has {found} bytes, but the manifest says {}",
+        entry.bytes
+    );
     Err(Error::corrupt(
         path,
         "contents",

@@ -1,4 +1,4 @@
-//! What a bundle promises, on bundles without an encoder; those with one are tested with the encoder.
+//! The guarantees of a bundle, on bundles without an encoder. Those with one are tested with the encoder.
 
 use super::spec::{ActivationName, QueryName, SelectionName};
 use super::*;
@@ -10,7 +10,7 @@ use crate::quantizer::{Activation, CodeShape, Codebook, Head, Quantizer, QueryMo
 use std::fs;
 use std::path::Path;
 
-/// Values without pattern, from a counter: no randomness is needed here.
+/// Returns values without a pattern, computed from a counter.
 fn values(n: usize, salt: u32) -> Vec<f32> {
     let spread = |i: u32| (i.wrapping_mul(2_654_435_761) ^ salt.wrapping_mul(40_503)) >> 8;
     (0..n as u32)
@@ -18,7 +18,7 @@ fn values(n: usize, salt: u32) -> Vec<f32> {
         .collect()
 }
 
-/// Every part that a quantizer can have: 6 numbers in, 4 after the head, 2 subspaces of 4 codewords.
+/// Returns a quantizer with every optional part: 6 numbers in, 4 after the head, 2 subspaces of 4 codewords.
 fn quantizer(selection: Selection, query: QueryMode) -> Quantizer {
     let codebook = Codebook::new(CodeShape::new(2, 4).unwrap(), 2, values(16, 1)).unwrap();
     let head = Head::new(4, 6, values(24, 2), Some(values(4, 3))).unwrap();
@@ -39,7 +39,7 @@ fn codes(quantizer: &Quantizer) -> Vec<u8> {
 }
 
 #[test]
-fn a_quantizer_comes_back_as_it_was_written() {
+fn a_quantizer_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let selections = [
         Selection::L2,
@@ -86,7 +86,7 @@ fn a_quantizer_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn the_id_is_of_the_content_not_of_the_place_or_the_story() {
+fn the_id_depends_on_the_content_not_on_the_path_or_training_record() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, seed: u32| {
         BundleWriter::new(dir.path().join(name))
@@ -99,9 +99,9 @@ fn the_id_is_of_the_content_not_of_the_place_or_the_story() {
     assert_eq!(write("one", 1), write("two", 2));
 }
 
-/// An id that changed would make every codes file of that model an orphan.
+/// If an id changed, every codes file of that model would become an orphan.
 #[test]
-fn ids_are_what_they_were_in_every_version() {
+fn ids_never_change_between_versions() {
     let dir = tempfile::tempdir().unwrap();
     let mut manifest = small(dir.path()).manifest().clone();
     manifest.files[0].sha256 = "5a".repeat(32);
@@ -154,7 +154,7 @@ fn ids_are_what_they_were_in_every_version() {
 }
 
 #[test]
-fn a_bundle_may_hold_only_the_width_of_ready_made_vectors() {
+fn a_bundle_may_hold_only_the_width_of_precomputed_vectors() {
     let dir = tempfile::tempdir().unwrap();
     let id = |name: &str, metric, dim| {
         let place = dir.path().join(name);
@@ -170,7 +170,7 @@ fn a_bundle_may_hold_only_the_width_of_ready_made_vectors() {
     assert_eq!(one, id("same", Metric::L2, 64));
     assert_ne!(one, id("wider", Metric::L2, 65));
     assert_ne!(one, id("cosine", Metric::Cosine, 64));
-    // A quantizer for such vectors keeps their encoder id, so that stored rows stay usable.
+    // A quantizer for such vectors keeps the encoder id, so that stored rows stay usable.
     let base = Bundle::open(dir.path().join("one")).unwrap();
     let codebook = Codebook::new(CodeShape::new(8, 4).unwrap(), 8, values(8 * 4 * 8, 1)).unwrap();
     let trained = Quantizer::builder(codebook, Metric::L2).build().unwrap();
@@ -185,7 +185,7 @@ fn a_bundle_may_hold_only_the_width_of_ready_made_vectors() {
 }
 
 #[test]
-fn parts_that_do_not_fit_are_refused_and_leave_nothing() {
+fn parts_that_do_not_fit_are_refused_and_leave_no_files() {
     let dir = tempfile::tempdir().unwrap();
     let quantizer = quantizer(Selection::L2, QueryMode::Plain);
     let place = dir.path().join("b");
@@ -213,17 +213,17 @@ fn parts_that_do_not_fit_are_refused_and_leave_nothing() {
     assert_eq!(
         fs::read_dir(dir.path()).unwrap().count(),
         0,
-        "nothing half-written stays"
+        "no partial bundle stays"
     );
     fs::create_dir(&place).unwrap();
     let there = BundleWriter::new(&place).quantizer(&quantizer).finish();
     assert!(
         matches!(there, Err(Error::Invalid(_))),
-        "an existing place is not touched"
+        "an existing directory is not changed"
     );
 }
 
-/// A small bundle whose every bit can be flipped.
+/// Returns a small bundle, in which every bit can be flipped.
 fn small(dir: &Path) -> Bundle {
     BundleWriter::new(dir.join("b"))
         .method("mopq")
@@ -243,7 +243,7 @@ fn rewrite(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = small(dir.path());
     for name in [MANIFEST_FILE, TENSORS_FILE] {
@@ -278,14 +278,14 @@ fn a_file_of_any_other_length_is_refused() {
             rewrite(&path, &[&bytes[..], &vec![0; more]].concat());
             assert!(
                 Bundle::open(bundle.dir()).is_err(),
-                "{name} with {more} zeros more"
+                "{name} with {more} zeros appended"
             );
         }
         rewrite(&path, &bytes);
     }
 }
 
-/// Seals a manifest of someone who means harm.
+/// Opens a bundle whose manifest was changed and sealed again, as an attacker would.
 fn hostile(dir: &Path, change: impl FnOnce(&mut Manifest)) -> crate::error::Result<Bundle> {
     let bundle = small(dir);
     let mut manifest = bundle.manifest().clone();
@@ -337,7 +337,7 @@ fn a_hostile_manifest_is_refused() {
 }
 
 #[test]
-fn a_newer_version_is_refused_by_name() {
+fn the_error_for_a_newer_version_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let error = hostile(dir.path(), |m| m.version = 9).unwrap_err();
     assert!(matches!(error, Error::Incompatible { .. }));
@@ -345,7 +345,7 @@ fn a_newer_version_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_no_bundle_says_so() {
+fn the_error_for_a_directory_without_a_bundle_names_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     for (place, word) in [("nowhere", "no such directory"), (".", "manifest.json")] {
         let error = Bundle::open(dir.path().join(place)).unwrap_err();

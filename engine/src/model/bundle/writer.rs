@@ -1,5 +1,4 @@
-//! Writing a bundle: into a temporary directory next to the destination, which is synced and then
-//! renamed.
+//! Writing a bundle: into a temporary directory next to the destination, which is synced and then renamed.
 
 use super::open::Bundle;
 use super::spec::{
@@ -38,7 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct BundleWriter {
     dir: PathBuf,
     manifest: Manifest,
-    /// Explicit, or of another bundle; otherwise the quantizer's; otherwise cosine.
+    /// The metric, if it was set or taken from another bundle; otherwise that of the quantizer; otherwise cosine.
     metric: Option<Metric>,
     quantizer: Option<Quantizer>,
     scorer: Option<Scorer>,
@@ -64,7 +63,7 @@ impl BundleWriter {
         }
     }
 
-    /// Sets the metric. Default: that of the encoder's bundle or of the quantizer.
+    /// Sets the metric. The default is that of the encoder's bundle or of the quantizer.
     pub fn metric(mut self, metric: Metric) -> Self {
         self.metric = Some(metric);
         self
@@ -82,8 +81,8 @@ impl BundleWriter {
         self
     }
 
-    /// Takes the encoder (or the dimensions of precomputed vectors) and the metric of another bundle. Files are
-    /// linked where the file system can, else copied.
+    /// Takes the encoder (or the dimensions of precomputed vectors) and the metric from another bundle. Files are
+    /// linked if the file system supports it, else copied.
     pub fn encoder_from(mut self, other: &Bundle) -> Self {
         let from = other.manifest();
         self.metric = Some(from.metric);
@@ -101,8 +100,7 @@ impl BundleWriter {
         self
     }
 
-    /// Sets the encoder from the bytes of its files; it gives vectors of `dim` values. The names are those of
-    /// `spec`.
+    /// Sets the encoder from the bytes of its files, with vectors of `dim` values. The file names are those in `spec`.
     pub fn encoder(
         mut self,
         spec: EncoderSpec,
@@ -124,14 +122,14 @@ impl BundleWriter {
         self
     }
 
-    /// How candidates are scored.
+    /// Sets how candidates are scored.
     pub fn scorer(mut self, scorer: &Scorer) -> Self {
         self.scorer = Some(scorer.clone());
         self
     }
 
-    /// Keeps term statistics, those of a [`Snapshot`](crate::Snapshot::term_statistics), so that the scores of words do not
-    /// change with the rows.
+    /// Sets the term statistics, as [`Snapshot::term_statistics`](crate::Snapshot::term_statistics) returns them, so
+    /// that the scores of words do not change with the rows.
     pub fn statistics(mut self, statistics: &Vocabulary) -> Self {
         self.parts.push(Part::Bytes {
             name: STATISTICS_FILE.into(),
@@ -140,13 +138,13 @@ impl BundleWriter {
         self
     }
 
-    /// Settings of queries that were measured.
+    /// Sets the settings of queries that were measured.
     pub fn serving(mut self, serving: Serving) -> Self {
         self.manifest.serving = Some(serving);
         self
     }
 
-    /// Sets the record of the training: configuration, seed and course.
+    /// Sets the record of the training: configuration, seed and log.
     pub fn training(mut self, training: serde_json::Value) -> Self {
         self.manifest.training = training;
         self
@@ -158,19 +156,19 @@ impl BundleWriter {
         self
     }
 
-    /// Writes the bundle and opens it. Contents are synced before the name, so a crash leaves a complete bundle
-    /// or none, and possibly a hidden temporary directory.
+    /// Writes the bundle and opens it. The contents are synced before the directory gets its name, so a crash leaves a
+    /// complete bundle or none, and possibly a hidden temporary directory.
     pub fn finish(self) -> Result<Bundle> {
         self.finish_on(&Disk::default())
     }
 
-    /// The same on another [`Files`].
+    /// Like [`finish`](Self::finish), on another [`Files`].
     pub(crate) fn finish_on(mut self, files: &dyn Files) -> Result<Bundle> {
         self.fit()?;
         self.fit_scorer()?;
         if self.dir.exists() {
             return Err(Error::invalid(format!(
-                "{} is already there; name another directory",
+                "{} already exists; choose another directory",
                 self.dir.display()
             )));
         }
@@ -189,7 +187,7 @@ impl BundleWriter {
         write_file(files, &place, &self.manifest.encode())?;
         let sync = |dir: &Path| files.sync_dir(dir).map_err(Error::io("syncing", dir));
         sync(&fresh.dir)?;
-        // Opened before it is named: what is refused never has the name.
+        // Opened before it is renamed, so that a bundle that is refused never has its final name.
         Bundle::open(&fresh.dir)?;
         files
             .rename(&fresh.dir, &self.dir)
@@ -198,20 +196,22 @@ impl BundleWriter {
         Bundle::open(&self.dir)
     }
 
-    /// Adds the scorer, which has to fit the stored vectors.
+    /// Adds the scorer, after checking that it fits the stored vectors.
     fn fit_scorer(&mut self) -> Result<()> {
         let Some(scorer) = self.scorer.take() else {
             return Ok(());
         };
         if scorer.dim() != self.manifest.input_dim {
             return Err(Error::model(format!(
-                "the scorer is for vectors of {} dimensions, these have {}",
+                "the scorer is for vectors of {} dimensions, but these have {}",
                 scorer.dim(),
                 self.manifest.input_dim
             )));
         }
         if scorer.map().is_some() && self.manifest.metric == Metric::L2 {
-            return Err(Error::model("a query map is for ip and cosine"));
+            return Err(Error::model(
+                "a query map can be used only with the metrics ip and cosine",
+            ));
         }
         self.parts.push(Part::Bytes {
             name: SCORER_FILE.into(),
@@ -220,7 +220,7 @@ impl BundleWriter {
         Ok(())
     }
 
-    /// Brings metric, width and quantizer together, or says how they differ.
+    /// Determines metric and width from encoder and quantizer, or returns an error that says how they differ.
     fn fit(&mut self) -> Result<()> {
         let Some(quantizer) = self.quantizer.take() else {
             self.manifest.metric = self.metric.unwrap_or(Metric::Cosine);
@@ -229,7 +229,7 @@ impl BundleWriter {
         self.manifest.metric = self.metric.unwrap_or(quantizer.metric());
         if self.manifest.metric != quantizer.metric() {
             return Err(Error::model(format!(
-                "the quantizer is for {}, its encoder for {}",
+                "the quantizer is for the metric {}, but its encoder is for {}",
                 quantizer.metric(),
                 self.manifest.metric
             )));
@@ -239,7 +239,7 @@ impl BundleWriter {
         }
         if self.manifest.input_dim != quantizer.input_dim() {
             return Err(Error::model(format!(
-                "the quantizer takes vectors of {} dimensions, its encoder gives {}",
+                "the quantizer takes vectors of {} dimensions, but its encoder gives {}",
                 quantizer.input_dim(),
                 self.manifest.input_dim
             )));
@@ -261,7 +261,7 @@ struct Fresh<'f> {
 
 impl<'f> Fresh<'f> {
     fn create(files: &'f dyn Files, parent: &Path) -> Result<Self> {
-        // No two writers of this process get the same number; what is there is an earlier process's.
+        // No two writers of this process use the same number, so an existing directory is from an earlier process.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
         for _ in 0..1000 {
@@ -284,7 +284,7 @@ impl<'f> Fresh<'f> {
 
 impl Drop for Fresh<'_> {
     fn drop(&mut self) {
-        // After the rename there is nothing of that name; a failure here leaves only a hidden directory.
+        // After the rename no directory has that name. If removal fails, only a hidden directory stays.
         if self.dir.exists() {
             let _ = self.files.remove_dir(&self.dir);
         }
@@ -292,7 +292,7 @@ impl Drop for Fresh<'_> {
 }
 
 fn write_part(files: &dyn Files, dir: &Path, part: Part) -> Result<FileEntry> {
-    // Before anything is written: a name with a path in it would be written outside.
+    // Checked before anything is written: a name that contains a path would be written elsewhere.
     let (Part::Bytes { name, .. }
     | Part::From {
         entry: FileEntry { name, .. },
@@ -311,7 +311,7 @@ fn write_part(files: &dyn Files, dir: &Path, part: Part) -> Result<FileEntry> {
         }
         Part::From { entry, path } => {
             let to = dir.join(&entry.name);
-            // A link needs no sync: the file it names was synced when its own bundle was written.
+            // A link needs no sync: the file was synced when its own bundle was written.
             files::link_or_copy(files, &path, &to).map_err(Error::io("copying", &path))?;
             Ok(entry)
         }

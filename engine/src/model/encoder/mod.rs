@@ -1,9 +1,9 @@
 //! Encoders: text to vector.
 //!
-//! An [`Encoder`] turns texts into the vectors that are stored and compared; a [bundle](crate::model::bundle) says how,
-//! in an [`EncoderSpec`]. The head of a learned quantizer is not part of it: these are the vectors before the head.
-//! [`OnnxEncoder`] runs a model with ONNX Runtime, which is loaded when first used; [`locate_onnxruntime`] says where
-//! it is looked for.
+//! An [`Encoder`] turns texts into the vectors that are stored and compared, as the [`EncoderSpec`] in a
+//! [bundle](crate::model::bundle) says. The head of a learned quantizer is not part of it: these are the vectors before
+//! the head. [`OnnxEncoder`] runs a model with ONNX Runtime, which is loaded on first use; [`locate_onnxruntime`] says
+//! where it is looked for.
 
 mod options;
 mod spec;
@@ -29,24 +29,24 @@ use std::sync::Arc;
 
 /// Turns texts into vectors, row-major, [`dim`](Self::dim) values per text, in the order of the texts.
 ///
-/// The same text gives the same vector up to the rounding of the runtime, which depends on the other texts of its
-/// batch; callers store the result [rounded to f16](round_to_f16) and compute codes from what they stored.
+/// The same text always has the same vector, up to rounding errors that depend on the other texts in its batch. Callers
+/// store the result [rounded to f16](round_to_f16), and compute codes from what they stored.
 pub trait Encoder: Send + Sync {
-    /// Returns a name for the encoder and its version. A database that was created with an encoder of a program's own
-    /// stores it, and takes vectors of no other.
+    /// Returns a name for the encoder and its version. A database created with a program's own encoder stores the name,
+    /// and accepts no vectors of another encoder.
     fn name(&self) -> String;
 
     /// Returns the width of the vectors.
     fn dim(&self) -> usize;
 
-    /// Encodes keys: the texts that are stored.
+    /// Encodes keys, which are the texts that are stored.
     fn encode_keys(&self, texts: &[&str]) -> Result<Vec<f32>>;
 
-    /// Encodes queries.
+    /// Encodes queries, which some models encode differently from keys.
     fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>>;
 }
 
-/// An encoder that a program brings.
+/// An encoder that the program supplies.
 #[derive(Clone)]
 pub(crate) struct PluggedEncoder(pub(crate) Arc<dyn Encoder>);
 
@@ -58,21 +58,21 @@ impl std::fmt::Debug for PluggedEncoder {
     }
 }
 
-/// Rounds each value to f16 and back, as stored vectors are. What is too large for f16 becomes infinite, for the
-/// caller to refuse.
+/// Rounds each value to f16 and back, as stored vectors are. A value too large for f16 becomes infinite; the caller
+/// must refuse it.
 pub fn round_to_f16(vectors: &mut [f32]) {
     for value in vectors {
         *value = f16::from_f32(*value).to_f32();
     }
 }
 
-/// Returns where `mopqdb setup` puts the encoder library and the default bundle: `MOPQDB_HOME`, or `mopqdb` in the
-/// user's data directory. None if the user has no home.
+/// Returns the directory where `mopqdb setup` puts the encoder library and the default bundle: `MOPQDB_HOME`, or
+/// `mopqdb` in the user's data directory. Returns `None` if the user has no home directory.
 pub fn data_dir() -> Option<PathBuf> {
     named_dir().or_else(user_dir)
 }
 
-/// The folder that the user named for all native parts.
+/// Returns the folder that the user named for all native parts.
 fn named_dir() -> Option<PathBuf> {
     variable("MOPQDB_HOME")
 }
@@ -90,12 +90,12 @@ fn variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Returns the folders that may hold what `mopqdb setup` fetched, in the order in which they are searched: the
-/// program's own folder, the `.native` of the checkout that a debug build was made in, the user's data directory. If
-/// `MOPQDB_HOME` is set it comes first, and takes the place of the last two.
+/// Returns the folders that may hold the files that `mopqdb setup` downloaded, in the order in which they are searched:
+/// the program's own folder, the `.native` of the checkout that a debug build was made in, the user's data directory.
+/// If `MOPQDB_HOME` is set, it comes first and replaces the last two.
 ///
-/// Code is loaded from here, so no folder is guessed: a folder above the program may be one that other users can
-/// write to.
+/// Code is loaded from these folders, so none is guessed: other users may be able to write to a folder above the
+/// program.
 pub fn native_dirs() -> Vec<PathBuf> {
     let program = std::env::current_exe()
         .and_then(|exe| exe.canonicalize())
@@ -111,7 +111,7 @@ pub fn native_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// Known when a debug build is made. A release build may run anywhere, and has no checkout.
+/// Only set in debug builds. A release build may run anywhere, and has no checkout.
 #[cfg(debug_assertions)]
 const CHECKOUT: Option<&str> = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../.native"));
 #[cfg(not(debug_assertions))]
@@ -119,7 +119,7 @@ const CHECKOUT: Option<&str> = None;
 
 /// The candidates of [`native_dirs`].
 struct Places<'a> {
-    /// By `MOPQDB_HOME`, in place of the checkout and the user's data directory.
+    /// The folder in `MOPQDB_HOME`, which replaces the checkout and the user's data directory.
     named: Option<PathBuf>,
     program: Option<&'a Path>,
     checkout: Option<&'a Path>,
@@ -136,7 +136,7 @@ impl Places<'_> {
         let program = self.program.filter(|dir| !anybody_may_write(dir));
         let found = [self.named, program.map(Into::into)].into_iter();
         let found = found.chain([checkout.map(Into::into), user]);
-        // Absolute: the loader looks up relative names elsewhere.
+        // Absolute, because the loader looks up relative names elsewhere.
         found
             .flatten()
             .filter_map(|dir| std::path::absolute(dir).ok())
@@ -144,8 +144,7 @@ impl Places<'_> {
     }
 }
 
-/// Returns `true` for a folder such as `/tmp`, where a library next to the program may belong to another
-/// user.
+/// Returns `true` for a folder such as `/tmp`, where a library next to the program may belong to another user.
 fn anybody_may_write(dir: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -159,7 +158,7 @@ fn anybody_may_write(dir: &Path) -> bool {
     }
 }
 
-/// Returns the default encoder's bundle, all-MiniLM-L6-v2, where `mopqdb setup` made it.
+/// Returns the path of the default encoder's bundle, all-MiniLM-L6-v2, which `mopqdb setup` makes.
 pub fn default_bundle() -> Result<PathBuf> {
     let found = native_dirs()
         .into_iter()
@@ -167,7 +166,7 @@ pub fn default_bundle() -> Result<PathBuf> {
         .find(|dir| dir.is_dir());
     found.ok_or_else(|| crate::error::Error::Missing {
         what: "the default encoder is not installed".into(),
-        remedy: "name the directory that holds it in MOPQDB_HOME, or name a bundle of your own"
+        remedy: "set MOPQDB_HOME to the directory that contains it, or name a bundle of your own"
             .into(),
     })
 }
@@ -177,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn native_parts_are_looked_for_in_no_folder_that_is_not_named_here() {
+    fn native_parts_are_looked_for_only_in_the_folders_listed_here() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("a/b/bin");
         std::fs::create_dir_all(&program).unwrap();
@@ -193,7 +192,7 @@ mod tests {
         };
         let all = places(None, Some(&checkout));
         assert_eq!(all, [program.clone(), checkout.clone(), user.clone()]);
-        // As in a release build.
+        // A release build.
         assert_eq!(places(None, None), [program.clone(), user.clone()]);
         let named = dir.path().join("named");
         let both = [named.clone(), program.clone()];
@@ -207,7 +206,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_program_in_a_folder_that_anybody_may_write_to_takes_nothing_from_it() {
+    fn a_program_in_a_world_writable_folder_loads_nothing_from_it() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let found = || {

@@ -1,6 +1,6 @@
 //! Resources of an encoder.
 
-/// Resources of an encoder.
+/// The resources that an encoder may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncoderOptions {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest input that a bundle may ask for, in tokens. No encoder that we know takes more.
+/// The largest token limit that a bundle may have. No known encoder takes more.
 pub const MAX_TOKENS: usize = 32_768;
 
 /// How the graph's output becomes one vector per text.
@@ -54,9 +54,9 @@ impl FromStr for Pooling {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Side {
-    /// Put before each text, as some models were trained with ("query: ").
+    /// A text put before each input, as some models were trained with ("query: ").
     pub prefix: String,
-    /// Longer inputs are cut to this many tokens, special tokens included.
+    /// The token limit, special tokens included. Longer inputs are cut.
     pub max_tokens: usize,
 }
 
@@ -64,11 +64,11 @@ pub struct Side {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inputs {
-    /// Token ids, (batch, tokens).
+    /// The input for token ids, (batch, tokens).
     pub ids: String,
-    /// 1 for a token, 0 for padding.
+    /// The input for the attention mask: 1 for a token, 0 for padding.
     pub mask: Option<String>,
-    /// All zeros: one segment per text.
+    /// The input for token types. All are zero, because each text is one segment.
     pub types: Option<String>,
 }
 
@@ -76,29 +76,29 @@ pub struct Inputs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EncoderSpec {
-    /// The file of the graph for keys, and for queries where they have none of their own.
+    /// The file of the graph for keys, and for queries if they have none of their own.
     pub graph: String,
     /// The file of the graph for queries, if the towers differ.
     pub query_graph: Option<String>,
     /// The file of the tokenizer.
     pub tokenizer: String,
-    /// What the graphs' inputs are called.
+    /// The names of the graphs' inputs.
     pub inputs: Inputs,
-    /// Which of the graphs' outputs is used.
+    /// The name of the graphs' output that is used.
     pub output: String,
     /// How the output becomes one vector per text.
     pub pooling: Pooling,
     /// Whether vectors are scaled to length 1.
     pub normalize: bool,
-    /// What is done to keys.
+    /// The preprocessing of keys.
     pub key: Side,
-    /// What is done to queries.
+    /// The preprocessing of queries.
     pub query: Side,
 }
 
 impl EncoderSpec {
-    /// Returns a graph in `encoder.onnx` with the usual inputs of BERT, `last_hidden_state`, mean pooling,
-    /// normalised.
+    /// Returns the spec of a usual BERT export: a graph in `encoder.onnx` with the usual inputs, `last_hidden_state`,
+    /// mean pooling, normalised.
     pub fn bert(max_tokens: usize) -> Self {
         let side = Side {
             prefix: String::new(),
@@ -121,7 +121,7 @@ impl EncoderSpec {
         }
     }
 
-    /// Returns the files that the encoder is made of.
+    /// Returns the names of the encoder's files.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         [
             Some(&self.graph),
@@ -136,16 +136,16 @@ impl EncoderSpec {
     /// Checks limits and names.
     pub fn check(&self) -> Result<()> {
         for (side, name) in [(&self.key, "key"), (&self.query, "query")] {
-            // Two special tokens and one of the text.
+            // Two special tokens and one token of the text.
             if !(3..=MAX_TOKENS).contains(&side.max_tokens) {
                 return Err(Error::model(format!(
-                    "the encoder's max tokens for a {name} are {}, served are 3 to {MAX_TOKENS}",
+                    "the encoder's max tokens for a {name} are {}; 3 to {MAX_TOKENS} are supported",
                     side.max_tokens
                 )));
             }
             if side.prefix.len() > 4096 {
                 return Err(Error::model(format!(
-                    "the encoder's prefix for a {name} has {} bytes, at most 4096 are served",
+                    "the encoder's prefix for a {name} has {} bytes; at most 4096 are supported",
                     side.prefix.len()
                 )));
             }

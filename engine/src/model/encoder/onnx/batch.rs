@@ -1,36 +1,36 @@
 //! Batching texts of similar length, so that little padding is needed.
 
-/// The number of texts that are sorted by length together: enough to find neighbours of similar length, and few enough
-/// that the runtime has work soon.
+/// The number of texts that are sorted by length together: enough that neighbours have similar lengths, and few enough
+/// that the runtime can start soon.
 pub(super) const WINDOW: usize = 2048;
 
-/// The most tokens of a batch, padding included. Activations of this many tokens stay in the cache: on all-MiniLM-L6-v2
-/// a token took 310 to 333 us of CPU time in batches of 512, 348 in 1024, 379 in 2048.
+/// The maximum number of tokens in a batch, padding included. Activations of this many tokens stay in the cache: with
+/// all-MiniLM-L6-v2 a token took 310 to 333 us of CPU time in batches of 512, 348 in 1024, 379 in 2048.
 const BATCH_TOKENS: usize = 512;
 
-/// The most texts of a batch.
+/// The maximum number of texts in a batch.
 const BATCH_TEXTS: usize = 64;
 
 /// Texts that go through the graph together.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Where each text stands among those of the caller.
+    /// The position of each text among those of the caller.
     pub(super) places: Vec<usize>,
-    /// (texts, width), padded with zeros.
+    /// The token ids, padded with zeros: (texts, width).
     pub(super) ids: Vec<u32>,
-    /// (texts): tokens that are not padding.
+    /// The number of tokens of each text, without padding.
     pub(super) lens: Vec<usize>,
-    /// Tokens of the longest text.
+    /// The number of tokens of the longest text.
     pub(super) width: usize,
 }
 
 impl Batch {
-    /// Texts in this batch.
+    /// Returns the number of texts in this batch.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// A batch of these texts, in this order.
+    /// Makes a batch of these texts, in this order.
     fn of(texts: &[(usize, Vec<u32>)]) -> Self {
         let width = texts.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0);
         let mut batch = Self {
@@ -48,9 +48,9 @@ impl Batch {
     }
 }
 
-/// Cuts a window of tokenized texts into batches, the longest first: a batch that takes long does not come last.
+/// Splits a window of tokenized texts into batches, the longest texts first, so that a slow batch does not come last.
 pub(super) fn batches(mut texts: Vec<(usize, Vec<u32>)>) -> Vec<Batch> {
-    // By place among equals, so that the same texts always make the same batches.
+    // Texts of equal length are ordered by position, so that the same texts always form the same batches.
     texts.sort_by(|(a_place, a), (b_place, b)| b.len().cmp(&a.len()).then(a_place.cmp(b_place)));
     let mut cut = Vec::new();
     let mut rest = &texts[..];
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_longer_than_a_batch_is_a_batch() {
+    fn a_text_longer_than_a_batch_has_a_batch_of_its_own() {
         let cut = batches(vec![(0, vec![1; BATCH_TOKENS * 2]), (1, vec![1; 3])]);
         assert_eq!(cut.len(), 2);
         assert!(batches(Vec::new()).is_empty());

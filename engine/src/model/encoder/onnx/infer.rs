@@ -1,12 +1,12 @@
 //! Inferring the spec of an exported graph: finds inputs and output by the names that exporters use.
 //!
-//! Used once, when a bundle is made; what was found is printed and written into the bundle, and never guessed again.
+//! Used once, when a bundle is made. The result is printed and written into the bundle, and never inferred again.
 
 use super::session::{GraphInfo, Port};
 use crate::error::{Error, Result};
 use crate::model::encoder::spec::{EncoderSpec, Inputs, Pooling};
 
-/// Fills inputs, output and pooling of `spec` from what the graph has. `output` and `pooling` override what is found.
+/// Fills inputs, output and pooling of `spec` from the graph. `output` and `pooling` override the inferred values.
 pub(super) fn infer(
     info: &GraphInfo,
     spec: &mut EncoderSpec,
@@ -22,7 +22,7 @@ pub(super) fn infer(
     };
     let ids = input(&["input_ids", "ids", "tokens"]).ok_or_else(|| {
         Error::model(format!(
-            "the graph has no input_ids; it takes {}: only encoders of token ids are served",
+            "the graph has no input_ids; it takes {}: only encoders of token ids are supported",
             names(&info.inputs)
         ))
     })?;
@@ -33,7 +33,7 @@ pub(super) fn infer(
     };
     let chosen = match output {
         Some(name) => info.outputs.iter().find(|port| port.name == name),
-        // A sentence embedding was pooled by the model itself, as it was trained.
+        // The model pools a sentence embedding itself, as it was trained.
         None => [
             "sentence_embedding",
             "last_hidden_state",
@@ -45,7 +45,7 @@ pub(super) fn infer(
     };
     let chosen = chosen.ok_or_else(|| {
         Error::model(format!(
-            "which output? The graph gives {}; name one with --output",
+            "which output should be used? The graph has {}; name one with --output",
             names(&info.outputs)
         ))
     })?;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_exports_are_understood() {
+    fn common_exports_are_recognised() {
         let hidden: (&str, &[i64]) = ("last_hidden_state", &[-1, -1, 384]);
         let pooled: (&str, &[i64]) = ("sentence_embedding", &[-1, 384]);
         let spec = inferred(&["input_ids", "attention_mask"], &[hidden], None).unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_served_is_refused_with_what_there_is() {
+    fn an_unsupported_graph_is_refused_with_the_names_that_it_has() {
         let error = inferred(&["pixel_values"], &[("x", &[-1, 8])], None)
             .unwrap_err()
             .to_string();

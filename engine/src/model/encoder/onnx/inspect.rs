@@ -1,6 +1,6 @@
 //! Inspecting an ONNX file before ONNX Runtime loads it: files with external weights are refused.
 //!
-//! A tensor may name a file that holds its data, by any path; ONNX Runtime would open it. This walks the protobuf
+//! A tensor may name a file that holds its data, by any path, and ONNX Runtime would open it. This walks the protobuf
 //! messages in place, without building them, and only through the fields that can hold a tensor or a graph.
 
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ pub fn inspect(model: &[u8]) -> Result<()> {
         }
     }
     if graphs != 1 {
-        return Err(broken("it holds no graph"));
+        return Err(broken("it contains no graph"));
     }
     Ok(())
 }
@@ -60,12 +60,12 @@ fn walk_sparse(sparse: &[u8], depth: usize) -> Result<()> {
     walk_each(sparse, &[1, 2], depth, walk_tensor)
 }
 
-/// TensorProto: external_data 13, data_location 14 (1 = elsewhere).
+/// TensorProto: external_data 13, data_location 14 (1 = external).
 fn walk_tensor(tensor: &[u8], _depth: usize) -> Result<()> {
     for field in Fields(tensor) {
         if matches!(field?, (13, _) | (14, Value::Number(1..))) {
             return Err(Error::model(
-                "the ONNX file keeps weights in another file, which is not served: save the model with its weights inside \
+                "the ONNX file keeps weights in another file, which is not supported: save the model with its weights inside \
                  (onnx.save(model, path, save_as_external_data=False))",
             ));
         }
@@ -73,8 +73,7 @@ fn walk_tensor(tensor: &[u8], _depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// Walks every message in one of `fields`. A field with such a number that is not a message is an
-/// error.
+/// Walks every message in one of `fields`. If a field with such a number is not a message, that is an error.
 fn walk_each(message: &[u8], fields: &[u64], depth: usize, walk: Walk) -> Result<()> {
     for field in Fields(message) {
         let (number, value) = field?;
@@ -89,16 +88,16 @@ fn walk_each(message: &[u8], fields: &[u64], depth: usize, walk: Walk) -> Result
 }
 
 fn broken(why: &str) -> Error {
-    Error::model(format!("this is no ONNX model that we can read: {why}"))
+    Error::model(format!("this is not a readable ONNX model: {why}"))
 }
 
-/// What a field of a message holds, as far as it matters here.
+/// The value of a field, as far as it is needed here.
 enum Value<'a> {
     Number(u64),
     Message(&'a [u8]),
 }
 
-/// The fields of one message, in order.
+/// The fields of a message, in order.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -159,7 +158,7 @@ impl<'a> Iterator for Fields<'a> {
 mod tests {
     use super::*;
 
-    /// A field that holds a message.
+    /// Returns a field that holds a message.
     fn message(number: u8, inner: &[u8]) -> Vec<u8> {
         assert!(inner.len() < 128 * 128);
         let len = [inner.len() as u8 & 0x7f | 0x80, (inner.len() >> 7) as u8];
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn data_in_another_file_is_refused_wherever_it_hides() {
+    fn external_data_is_refused_at_every_place() {
         let by_location = vec![14 << 3, 1];
         let by_entry = message(13, b"\x0a\x08location\x12\x0b/etc/passwd");
         for tensor in [by_location, by_entry] {
@@ -192,11 +191,11 @@ mod tests {
             let training = [message(7, &[]), message(20, &message(2, &initializer))].concat();
             assert!(refused_for_elsewhere(&training));
         }
-        inspect(&message(7, &message(5, &[14 << 3, 0]))).expect("data inside is served");
+        inspect(&message(7, &message(5, &[14 << 3, 0]))).expect("data inside the file is accepted");
     }
 
     #[test]
-    fn bytes_that_are_no_model_are_refused() {
+    fn bytes_that_are_not_a_model_are_refused() {
         for bytes in [
             &b""[..],
             b"hello world",
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn graphs_nested_without_end_are_refused() {
+    fn deeply_nested_graphs_are_refused() {
         let mut graph = Vec::new();
         for _ in 0..200 {
             graph = message(1, &message(5, &message(6, &graph)));

@@ -27,18 +27,18 @@ use crossbeam::channel;
 use session::Graph;
 pub use tokenize::SideTokenizer;
 
-/// Where an encoder's files come from. Graphs are asked for again whenever another session is made.
+/// The sources of an encoder's files. A graph is read again for each new session.
 pub struct EncoderFiles {
-    /// Gives the graph of the keys, and of the queries where they have none of their own.
+    /// Returns the graph of the keys, and of the queries if they have no graph of their own.
     pub graph: GraphSource,
-    /// Gives the graph of the queries, if the towers differ.
+    /// Returns the graph of the queries, if the towers differ.
     pub query_graph: Option<GraphSource>,
-    /// `tokenizer.json`.
+    /// The contents of `tokenizer.json`.
     pub tokenizer: Vec<u8>,
 }
 
 impl EncoderFiles {
-    /// Files that are already in memory.
+    /// Returns sources for files that are already in memory.
     pub fn from_bytes(graph: Vec<u8>, tokenizer: Vec<u8>) -> Self {
         Self {
             graph: Box::new(move || Ok(Mapping::copy_of(&graph))),
@@ -48,7 +48,7 @@ impl EncoderFiles {
     }
 }
 
-/// Runs an ONNX model. `Send + Sync`: queries of several threads run at once, on a small pool of sessions.
+/// Runs an ONNX model. Several threads can encode at once, on a small pool of sessions.
 pub struct OnnxEncoder {
     dim: usize,
     key: Tower,
@@ -59,12 +59,12 @@ pub struct OnnxEncoder {
 /// The tokenizer and graph of one side (queries or keys).
 struct Tower {
     tokenizer: SideTokenizer,
-    /// Shared by both sides where the towers don't differ.
+    /// Shared by both sides if the towers don't differ.
     graph: std::sync::Arc<Graph>,
 }
 
 impl OnnxEncoder {
-    /// Loads ONNX Runtime, if it isn't yet, the graph and the tokenizer, and checks that they fit the spec.
+    /// Loads ONNX Runtime if necessary, the graph and the tokenizer, and checks that they fit the spec.
     pub fn load(spec: &EncoderSpec, files: EncoderFiles, options: &EncoderOptions) -> Result<Self> {
         spec.check()?;
         threads::count(options.threads)?;
@@ -76,10 +76,10 @@ impl OnnxEncoder {
             });
             Graph::load(spec, options, inspected).map(std::sync::Arc::new)
         };
-        // Half of the time to the first vector is ONNX Runtime's, a quarter the tokenizer's: side by side.
+        // Half of the time to the first vector is spent in ONNX Runtime, a quarter in the tokenizer, so they run in
+        // parallel.
         let (tokenizers, key_graph) = std::thread::scope(|scope| {
-            // The library is loaded while the graph is checked. Its error is reported when the library is
-            // needed.
+            // The library is loaded while the graph is checked. Its error is reported when the library is needed.
             let _ = threads::start_in(scope, "mopqdb-runtime", || drop(runtime::environment()));
             let load = || -> Result<_> {
                 let key = SideTokenizer::load(&files.tokenizer, &spec.key)?;
@@ -110,13 +110,13 @@ impl OnnxEncoder {
             && other != dim
         {
             return Err(Error::model(format!(
-                "keys get {dim} dimensions and queries {other}; they must be the same"
+                "the vectors of keys have {dim} dimensions and those of queries {other}; they must have the same"
             )));
         }
         Ok(Self { dim, key, query })
     }
 
-    /// Tokens of the vocabulary.
+    /// Returns the number of tokens in the vocabulary.
     pub fn vocabulary(&self) -> usize {
         self.key.tokenizer.vocabulary()
     }
@@ -160,7 +160,7 @@ impl Tower {
         let mut place = |batch: &Batch, made: &[f32]| -> Result<()> {
             if made.len() != batch.len() * dim {
                 return Err(Error::model(format!(
-                    "the encoder gave {} dimensions, before {dim}",
+                    "the encoder gave {} dimensions, but {dim} before",
                     made.len() / batch.len()
                 )));
             }
@@ -170,7 +170,7 @@ impl Tower {
             Ok(())
         };
         if texts.len() <= 1 || self.graph.max_sessions() == 1 && texts.len() <= 16 {
-            // A query: no thread is worth starting.
+            // A single query is too small for another thread.
             for batch in self.window(0, texts)? {
                 place(&batch, &self.graph.run(&batch)?)?;
             }
@@ -180,7 +180,7 @@ impl Tower {
         Ok(vectors)
     }
 
-    /// Batches of one window of texts, the first of which stands at `first`.
+    /// Returns the batches of one window of texts. The position of its first text is `first`.
     fn window(&self, first: usize, texts: &[&str]) -> Result<Vec<Batch>> {
         let tokenized = texts.iter().enumerate().map(|(n, text)| {
             let place = first + n;
@@ -193,15 +193,16 @@ impl Tower {
         Ok(batches(tokenized.collect::<Result<_>>()?))
     }
 
-    /// One thread tokenizes, as many as there are sessions run batches, this one places the vectors. The first error
-    /// stops them all.
+    /// One thread tokenizes, one per session runs batches, and this one puts the vectors in their places. The first
+    /// error stops them all.
     fn pipeline(
         &self,
         texts: &[&str],
         mut place: impl FnMut(&Batch, &[f32]) -> Result<()>,
     ) -> Result<()> {
         std::thread::scope(|scope| {
-            // The channels are owned by their ends: when an end stops, for an error, the others see it closed.
+            // Each thread owns its ends of the channels, so that the others see a channel close if a thread stops with
+            // an error.
             let (batch_in, batch_out) =
                 channel::bounded::<Result<Batch>>(2 * self.graph.max_sessions());
             let (made_in, made_out) =

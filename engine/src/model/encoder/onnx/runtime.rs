@@ -10,17 +10,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Names the library to use, before any other place.
+/// The environment variable that names the library to use. It takes precedence over all other places.
 const VARIABLE: &str = "MOPQDB_ONNXRUNTIME";
 
-const REMEDY: &str = "name the directory that holds it in MOPQDB_HOME, or name the library (libonnxruntime.so, 1.24 or newer) in \
+const REMEDY: &str = "set MOPQDB_HOME to the directory that contains it, or name the library (libonnxruntime.so, 1.24 or newer) in \
                       MOPQDB_ONNXRUNTIME";
 
-/// One environment serves every session of the process; ort allows no second.
+/// One environment serves every session of the process, because ort allows only one.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// Returns the library that would be loaded: the one that `MOPQDB_ONNXRUNTIME` names, one in [`native_dirs`], the
-/// system's.
+/// Returns the path of the library that would be loaded: the one in `MOPQDB_ONNXRUNTIME`, else one in [`native_dirs`],
+/// else the system's.
 pub fn locate_onnxruntime() -> Result<PathBuf> {
     candidates()?.into_iter().next().ok_or_else(missing)
 }
@@ -32,7 +32,7 @@ fn missing() -> Error {
     }
 }
 
-/// Every library that could be loaded, best first. If the variable is set, no other place is tried.
+/// Returns every library that could be loaded, best first. If the variable is set, no other place is tried.
 fn candidates() -> Result<Vec<PathBuf>> {
     if let Some(named) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
         return named_library(&named).map(|path| vec![path]);
@@ -42,7 +42,7 @@ fn candidates() -> Result<Vec<PathBuf>> {
         places.push(dir.join("onnxruntime"));
         places.push(dir);
     }
-    // Where the loader would look, and where distributions and people put it.
+    // The places where the loader would look, and where distributions and people put it.
     let paths = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     places.extend(env::split_paths(&paths).filter(|dir| dir.is_absolute()));
     let system = [
@@ -68,13 +68,16 @@ fn named_library(named: &OsStr) -> Result<PathBuf> {
     found
         .and_then(|path| path.canonicalize().ok())
         .ok_or_else(|| Error::Missing {
-            what: format!("{VARIABLE} names {}, which is no library", path.display()),
-            remedy: "name the library's file or its folder, or unset the variable".into(),
+            what: format!(
+                "{VARIABLE} is set to {}, which is not a library",
+                path.display()
+            ),
+            remedy: "set it to the library's file or its folder, or unset it".into(),
         })
 }
 
-/// The newest library of that name in a folder: `libonnxruntime.so`, `libonnxruntime.so.1.31.1`, `libonnxruntime.dylib`,
-/// `onnxruntime.dll`.
+/// Returns the newest library of that name in a folder: `libonnxruntime.so`, `libonnxruntime.so.1.31.1`,
+/// `libonnxruntime.dylib`, `onnxruntime.dll`.
 fn library_in(dir: &Path) -> Option<PathBuf> {
     let mut names: Vec<String> = fs::read_dir(dir)
         .ok()?
@@ -87,7 +90,7 @@ fn library_in(dir: &Path) -> Option<PathBuf> {
             versioned || dylib || name == "onnxruntime.dll"
         })
         .collect();
-    // Numbers compare as numbers: 1.9 is older than 1.31.
+    // Version numbers are compared as numbers: 1.9 is older than 1.31.
     names.sort_by_key(|name| {
         name.split('.')
             .map(|part| part.parse::<u32>().unwrap_or(0))
@@ -96,8 +99,8 @@ fn library_in(dir: &Path) -> Option<PathBuf> {
     names.pop().map(|name| dir.join(name))
 }
 
-/// Returns the environment, made when first asked for. A failure is not remembered: once the library is there, the
-/// next call finds it.
+/// Returns the environment, which is created on first use. A failure is not remembered: once the library is installed,
+/// the next call finds it.
 pub(super) fn environment() -> Result<Environment> {
     let mut shared = ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(environment) = &*shared {
@@ -105,9 +108,9 @@ pub(super) fn environment() -> Result<Environment> {
     }
     let mut refused = None;
     for path in candidates()? {
-        // ort panics on a library whose symbols are not what they seem; that is the file's fault, not the caller's.
+        // ort panics if the library lacks symbols. The file is at fault then, not the caller.
         let loaded = std::panic::catch_unwind(|| load(&path))
-            .unwrap_or_else(|_| Err("it is no ONNX Runtime".into()));
+            .unwrap_or_else(|_| Err("it is not ONNX Runtime".into()));
         match loaded {
             Ok(environment) => {
                 tracing::debug!(library = %path.display(), "loaded ONNX Runtime");
@@ -128,7 +131,7 @@ pub(super) fn environment() -> Result<Environment> {
 
 fn load(path: &Path) -> std::result::Result<Environment, String> {
     let builder = ort::init_from(path).map_err(|error| error.to_string())?;
-    // ONNX Runtime would write to stderr; redirect its log to ours.
+    // ONNX Runtime would write to stderr; its log is redirected to tracing.
     let logger = Arc::new(
         |level: LogLevel, category: &str, _: &str, _: &str, message: &str| match level {
             LogLevel::Error | LogLevel::Fatal => {
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_library_of_a_folder_is_taken() {
+    fn the_newest_library_in_a_folder_is_used() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(library_in(dir.path()), None);
         assert_eq!(library_in(&dir.path().join("nowhere")), None);
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_names_nothing_is_an_error_with_a_remedy() {
+    fn a_variable_with_a_missing_path_is_an_error_with_a_remedy() {
         let error = named_library(OsStr::new("/nowhere/libonnxruntime.so")).unwrap_err();
         assert!(matches!(error, Error::Missing { .. }));
         assert!(
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_an_error_not_a_panic() {
+    fn a_file_that_is_not_a_library_is_an_error_not_a_panic() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("libonnxruntime.so");
         fs::write(&path, "not a library").unwrap();

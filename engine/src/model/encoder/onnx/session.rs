@@ -1,8 +1,8 @@
 //! One graph and the sessions that run it.
 //!
-//! A session runs one batch at a time, so there is a small pool of them; the first is made at load, others when there
-//! is work for them. Threads of ONNX Runtime do not spin, shapes are not remembered and batches are bounded, so that a
-//! long-running program stays small.
+//! A session runs one batch at a time, so there is a small pool of them: the first is made when the encoder is loaded,
+//! others when there is work for them. Threads of ONNX Runtime do not spin, shapes are not remembered and batches are
+//! bounded, so the memory of a long-running program stays small.
 
 use super::batch::Batch;
 use super::inspect::inspect;
@@ -19,29 +19,29 @@ use ort::value::{DynValue, Outlet, Tensor, TensorElementType};
 use std::borrow::Cow;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Gives the graph's bytes, checked, each time a session is made: they are not kept in between.
+/// Returns the graph's checked bytes. Called for each new session, because the bytes are not kept in between.
 pub type GraphSource = Box<dyn Fn() -> Result<Mapping> + Send + Sync>;
 
-/// The most sessions of a graph: each has its own copy of the weights.
+/// The maximum number of sessions per graph. Each has its own copy of the weights.
 const MAX_SESSIONS: usize = 4;
 
 /// One input or output of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// The name.
+    /// Its name in the graph.
     pub name: String,
-    /// Its element type, as ONNX calls it: "int64", "float".
+    /// Its element type in ONNX's terms: "int64", "float".
     pub element: String,
-    /// Its shape, -1 where it depends on the batch.
+    /// Its shape, with -1 for dimensions that depend on the batch.
     pub shape: Vec<i64>,
 }
 
 /// The inputs and outputs of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphInfo {
-    /// The inputs.
+    /// The inputs of the graph.
     pub inputs: Vec<Port>,
-    /// The outputs.
+    /// The outputs of the graph.
     pub outputs: Vec<Port>,
 }
 
@@ -60,14 +60,14 @@ impl GraphInfo {
     }
 }
 
-/// The inputs of a graph, by the names of the spec, checked against the graph.
+/// The inputs of a graph, by the names in the spec, checked against the graph.
 struct Feed {
     ids: (String, Integer),
     mask: Option<(String, Integer)>,
     types: Option<(String, Integer)>,
 }
 
-/// The element types that token ids come in.
+/// The element types that token ids may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Integer {
     I64,
@@ -75,7 +75,7 @@ enum Integer {
 }
 
 impl Integer {
-    /// (texts, width)
+    /// Returns a tensor of shape (texts, width).
     fn tensor(self, shape: [usize; 2], values: impl Iterator<Item = u32>) -> ort::Result<DynValue> {
         match self {
             Self::I64 => {
@@ -101,18 +101,18 @@ pub(super) struct Graph {
     max_sessions: usize,
     idle: Mutex<Idle>,
     returned: Condvar,
-    /// The last dimension of the output, if the graph says it.
+    /// The last dimension of the output, if the graph specifies it.
     static_dim: Option<usize>,
 }
 
 struct Idle {
     sessions: Vec<Session>,
-    /// Sessions that exist, idle or at work.
+    /// The number of sessions that exist, idle or busy.
     made: usize,
 }
 
 impl Graph {
-    /// Makes the first session and checks that the graph has the inputs and the output of the spec.
+    /// Makes the first session, and checks that the graph has the inputs and the output of the spec.
     pub(super) fn load(
         spec: &EncoderSpec,
         options: &EncoderOptions,
@@ -144,8 +144,8 @@ impl Graph {
             .find(|input| !fed.iter().flatten().any(|(name, _)| *name == input.name));
         if let Some(input) = unfed {
             return Err(Error::model(format!(
-                "the graph wants {} ({}), which is none of token ids, attention mask and token types: \
-                 only encoders of single texts are served",
+                "the graph requires the input {} ({}), which is none of token ids, attention mask and token types: \
+                 only encoders of single texts are supported",
                 input.name, input.element
             )));
         }
@@ -167,7 +167,7 @@ impl Graph {
         })
     }
 
-    /// Returns the width of the vectors, if the graph says it.
+    /// Returns the width of the vectors, if the graph specifies it.
     pub(super) fn static_dim(&self) -> Option<usize> {
         self.static_dim
     }
@@ -255,7 +255,7 @@ impl Graph {
         let outputs = session.run_with_options(inputs, &options).map_err(failed)?;
         let output = outputs
             .get(&self.output)
-            .ok_or_else(|| Error::model(format!("the graph gave no {}", self.output)))?;
+            .ok_or_else(|| Error::model(format!("the graph returned no {}", self.output)))?;
         match output.data_type() {
             TensorElementType::Float32 => {
                 let (shape, values) = output.try_extract_tensor::<f32>().map_err(failed)?;
@@ -266,13 +266,13 @@ impl Graph {
                 self.pool(batch, shape, values, f16::to_f32)
             }
             other => Err(Error::model(format!(
-                "{} is of {other}, served are float and float16",
+                "{} is of type {other}; float and float16 are supported",
                 self.output
             ))),
         }
     }
 
-    /// (texts, width, dim) or (texts, dim) to (texts, dim).
+    /// Pools (texts, width, dim) or (texts, dim) to (texts, dim).
     fn pool<T: Copy>(
         &self,
         batch: &Batch,
@@ -311,7 +311,7 @@ impl Graph {
             let mut scale = 1.0 / kept as f32;
             if self.normalize {
                 let norm = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-                // As torch.nn.functional.normalize; a zero vector stays zero, for the caller to refuse.
+                // Same as torch.nn.functional.normalize. A zero vector stays zero, and the caller refuses it.
                 scale = 1.0 / norm.max(1e-12);
             }
             vector.iter_mut().for_each(|value| *value *= scale);
@@ -326,8 +326,9 @@ impl Graph {
     }
 }
 
-/// A session that does not spin and remembers no shapes. Batches are of a bounded number of tokens, so its arena is bounded
-/// too; without one each batch gives its memory back to the system and takes it again, which is a fifteenth of the time.
+/// Returns a session that does not spin and remembers no shapes. Batches have a bounded number of tokens, so its arena
+/// is bounded too. Without an arena each batch would return its memory to the system and request it again, which takes
+/// a fifteenth of the time.
 fn make_session(bytes: &[u8], threads: usize) -> Result<Session> {
     let environment = environment()?;
     let build = || -> std::result::Result<Session, String> {
@@ -392,21 +393,21 @@ fn integer_input(session: &Session, name: &str) -> Result<(String, Integer)> {
         other => {
             let other = other.map_or("no tensor".into(), |element| element.to_string());
             return Err(Error::model(format!(
-                "the graph's {name} is of {other}, served are int64 and int32"
+                "the graph's {name} is of type {other}; int64 and int32 are supported"
             )));
         }
     };
     let shape = port(input).shape;
     if shape.len() != 2 || shape.iter().any(|dim| *dim > 0) {
         return Err(Error::model(format!(
-            "the graph's {name} has shape {shape:?}; served is (texts, tokens) with any number of both: \
+            "the graph's {name} has shape {shape:?}; it must be (texts, tokens) with any number of both: \
              export it with dynamic axes"
         )));
     }
     Ok((name.into(), integer))
 }
 
-/// The last dimension of the output where it is known, after seeing that pooling can use it.
+/// Returns the last dimension of the output if it is known, after checking that pooling can use it.
 fn check_output(session: &Session, spec: &EncoderSpec) -> Result<Option<usize>> {
     let Some(output) = session
         .outputs()
@@ -424,7 +425,7 @@ fn check_output(session: &Session, spec: &EncoderSpec) -> Result<Option<usize>> 
         other => {
             let other = other.map_or("no tensor".into(), |element| element.to_string());
             return Err(Error::model(format!(
-                "{} is of {other}, served are float and float16",
+                "{} is of type {other}; float and float16 are supported",
                 spec.output
             )));
         }

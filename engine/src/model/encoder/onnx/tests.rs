@@ -1,12 +1,12 @@
-//! The real ONNX Runtime on the tiny bundle, where the library is present; loudly skipped elsewhere.
+//! Tests ONNX Runtime on the tiny bundle if the library is installed. Otherwise they are skipped with a message.
 
 use super::*;
 use crate::model::bundle::{Bundle, tiny_bundle};
 use crate::model::encoder::{Pooling, round_to_f16};
 use std::io::Write as _;
 
-/// Whether ONNX Runtime is here. Without it a test is skipped, in words that no test runner swallows; with
-/// `MOPQDB_REQUIRE_NATIVE` set, as `make test` sets it, it fails instead.
+/// Returns `true` if ONNX Runtime is installed. If not, the test is skipped, with a message that no test runner hides;
+/// with `MOPQDB_REQUIRE_NATIVE` set, as `make test` sets it, the test fails instead.
 pub(super) fn runtime(test: &str) -> bool {
     match locate_onnxruntime() {
         Ok(_) => true,
@@ -22,7 +22,7 @@ fn tiny() -> Bundle {
     Bundle::open(tiny_bundle()).unwrap()
 }
 
-/// The tiny encoder run by another spec.
+/// Returns the tiny encoder, run with a changed spec.
 fn tiny_with(change: impl FnOnce(&mut EncoderSpec)) -> Result<OnnxEncoder> {
     let bundle = tiny();
     let mut spec = bundle.manifest().encoder.clone().unwrap();
@@ -37,7 +37,7 @@ pub(super) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-/// Texts of many lengths, each different.
+/// Returns texts of many lengths, all different.
 fn many(n: usize) -> Vec<String> {
     let words = [
         "river",
@@ -62,8 +62,8 @@ fn many(n: usize) -> Vec<String> {
 }
 
 #[test]
-fn texts_that_share_words_are_nearer() {
-    if !runtime("texts_that_share_words_are_nearer") {
+fn texts_that_share_words_have_similar_vectors() {
+    if !runtime("texts_that_share_words_have_similar_vectors") {
         return;
     }
     let encoder = tiny().encoder().unwrap().unwrap();
@@ -83,20 +83,20 @@ fn texts_that_share_words_are_nearer() {
     }
     assert!(cosine(rows[0], rows[1]) > cosine(rows[0], rows[2]) + 0.1);
     let again = encoder.encode_queries(&texts).unwrap();
-    assert_eq!(vectors, again, "queries go the way of keys here");
+    assert_eq!(vectors, again, "queries are encoded as keys here");
 }
 
-/// The largest difference of a number between a text alone and the same text in a batch. On the CPUs measured (AVX2) there is
-/// none; ONNX Runtime does not promise that.
+/// The largest difference of a value between a text encoded alone and in a batch. On the CPUs measured (AVX2) there is
+/// none, but ONNX Runtime does not promise that.
 const BATCH_TOLERANCE: f32 = 2e-6;
 
 #[test]
-fn a_text_has_its_vector_in_any_company_and_order() {
-    if !runtime("a_text_has_its_vector_in_any_company_and_order") {
+fn a_vector_does_not_depend_on_the_other_texts_or_their_order() {
+    if !runtime("a_vector_does_not_depend_on_the_other_texts_or_their_order") {
         return;
     }
     let encoder = tiny().encoder().unwrap().unwrap();
-    // More than a window, so that several go through the pipeline.
+    // There are more texts than in one window, so that several windows go through the pipeline.
     let texts = many(WINDOW + 500);
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let together = encoder.encode_keys(&texts).unwrap();
@@ -136,8 +136,8 @@ fn queries_of_several_threads_are_answered_at_once() {
 }
 
 #[test]
-fn odd_texts_are_encoded_or_refused_never_a_panic() {
-    if !runtime("odd_texts_are_encoded_or_refused_never_a_panic") {
+fn unusual_texts_are_encoded_or_refused_without_a_panic() {
+    if !runtime("unusual_texts_are_encoded_or_refused_without_a_panic") {
         return;
     }
     let encoder = tiny().encoder().unwrap().unwrap();
@@ -157,9 +157,9 @@ fn odd_texts_are_encoded_or_refused_never_a_panic() {
     ];
     let vectors = encoder.encode_keys(&odd).unwrap();
     assert!(vectors.iter().all(|value| value.is_finite()));
-    // An empty text is its special tokens: it has a vector, the same as one of blanks.
+    // An empty text consists of special tokens only: it has a vector, the same as that of a text of blanks.
     assert!(cosine(&vectors[..32], &vectors[32..64]) > 0.9999);
-    // A long text is cut to its tokens: what follows makes no difference.
+    // A long text is cut to the token limit: what follows makes no difference.
     let cut = encoder
         .encode_keys(&["blue whale ".repeat(31).as_str()])
         .unwrap();
@@ -167,8 +167,8 @@ fn odd_texts_are_encoded_or_refused_never_a_panic() {
 }
 
 #[test]
-fn prefixes_and_limits_are_those_of_each_side() {
-    if !runtime("prefixes_and_limits_are_those_of_each_side") {
+fn each_side_has_its_own_prefix_and_limit() {
+    if !runtime("each_side_has_its_own_prefix_and_limit") {
         return;
     }
     let plain = tiny_with(|_| ()).unwrap();
@@ -195,8 +195,8 @@ fn prefixes_and_limits_are_those_of_each_side() {
 }
 
 #[test]
-fn pooling_and_normalising_are_as_the_bundle_says() {
-    if !runtime("pooling_and_normalising_are_as_the_bundle_says") {
+fn the_bundle_determines_pooling_and_normalising() {
+    if !runtime("the_bundle_determines_pooling_and_normalising") {
         return;
     }
     let text = ["a blue horse"];
@@ -240,7 +240,7 @@ fn a_spec_that_does_not_fit_the_graph_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_changed_encoder_file_is_noticed_when_it_is_loaded() {
+fn a_changed_encoder_file_is_detected_when_it_is_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let tiny = tiny();
     for name in ["manifest.json", "encoder.onnx", "tokenizer.json"] {
@@ -294,7 +294,7 @@ fn hostile_files_are_errors_not_panics() {
         ("\"id\":\"[SEP]\",\"ids\"", "\"id\":\"[NONE]\",\"ids\""),
     ] {
         assert!(text.contains(from), "{from}");
-        // Refused, or harmless: then it must encode, or refuse to.
+        // The file is either refused, or harmless: then the encoder must return vectors or an error.
         if let Ok(encoder) = load(&graph, text.replace(from, to).as_bytes()) {
             let _ = encoder.encode_keys(&["a blue horse", ""]);
         }
@@ -313,7 +313,7 @@ fn a_token_that_the_graph_does_not_know_is_an_error() {
     let spec = bundle.manifest().encoder.clone().unwrap();
     let graph = std::fs::read(bundle.dir().join("encoder.onnx")).unwrap();
     let tokenizer = std::fs::read_to_string(bundle.dir().join("tokenizer.json")).unwrap();
-    // "[UNK]" far outside the table of the graph.
+    // "[UNK]" is far outside the graph's table.
     let tokenizer = tokenizer
         .replace("\"[UNK]\":1", "\"[UNK]\":900000")
         .replace("\"id\":1,", "\"id\":900000,");
@@ -325,12 +325,12 @@ fn a_token_that_the_graph_does_not_know_is_an_error() {
         ));
         encoder
             .encode_keys(&["a blue horse"])
-            .expect("the session is still of use");
+            .expect("the session still works");
     }
 }
 
 #[test]
-fn rounding_to_f16_is_what_is_stored() {
+fn stored_values_are_rounded_to_f16() {
     let mut values = [0.1f32, -1.0, 65504.0, 1e9];
     round_to_f16(&mut values);
     assert_eq!(values[1..3], [-1.0, 65504.0]);

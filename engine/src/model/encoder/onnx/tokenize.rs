@@ -1,7 +1,7 @@
 //! Tokenizing texts.
 //!
-//! Padding and truncation of the file are overridden: batches are padded here, to their longest text, and each side is
-//! cut to what its bundle says. The tokenizers crate panics on some crafted files; a panic becomes an error.
+//! Padding and truncation in the file are overridden: batches are padded here, to their longest text, and each side is
+//! cut to the limit in its bundle. The tokenizers crate panics on some crafted files; a panic becomes an error.
 
 use crate::error::{Error, Result};
 use crate::model::encoder::spec::Side;
@@ -14,7 +14,7 @@ use tokenizers::{
 /// memory of tokenizing grow with the text, even if tokens are cut off afterwards.
 const BYTES_PER_TOKEN: usize = 64;
 
-/// Texts of one side into token ids.
+/// Turns the texts of one side into token ids.
 pub struct SideTokenizer {
     tokenizer: Tokenizer,
     prefix: String,
@@ -33,7 +33,7 @@ impl SideTokenizer {
                 .map_or(0, |processor| processor.added_tokens(false));
             if added >= side.max_tokens {
                 return Err(format!(
-                    "it adds {added} special tokens, the limit is {}",
+                    "it adds {added} special tokens, but the limit is {}",
                     side.max_tokens
                 )
                 .into());
@@ -47,7 +47,7 @@ impl SideTokenizer {
             Ok(tokenizer)
         };
         let tokenizer = quietly(load)
-            .ok_or_else(|| refuse("it makes the tokenizers library panic".into()))?
+            .ok_or_else(|| refuse("the tokenizers library panics on it".into()))?
             .map_err(|error| refuse(error.to_string()))?;
         Ok(Self {
             tokenizer,
@@ -74,7 +74,8 @@ impl SideTokenizer {
                 "a text has no token that the encoder knows; leave it out",
             ));
         }
-        // The crate keeps what it cut off aside, and never returns more than asked for; a crafted post-processor might.
+        // The crate keeps what it cut off separately, and never returns more than was requested. A crafted
+        // post-processor might.
         Ok(ids[..ids.len().min(self.max_tokens)].to_vec())
     }
 

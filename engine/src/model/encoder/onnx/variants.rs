@@ -59,7 +59,7 @@ fn expected() -> Vec<f32> {
     encoder.encode_keys(&TEXTS).unwrap()
 }
 
-/// The least cosine of a text's two vectors.
+/// Returns the smallest cosine between the two vectors of a text.
 fn agreement(a: &[f32], b: &[f32]) -> f32 {
     let rows = a.chunks(32).zip(b.chunks(32));
     rows.map(|(a, b)| cosine(a, b)).fold(1.0, f32::min)
@@ -107,8 +107,8 @@ fn dims_of(value: &mut ValueInfo) -> &mut Vec<Dimension> {
 }
 
 #[test]
-fn i32_inputs_are_served() {
-    if !runtime("i32_inputs_are_served") {
+fn i32_inputs_are_supported() {
+    if !runtime("i32_inputs_are_supported") {
         return;
     }
     let mut graph = tiny_graph();
@@ -121,8 +121,8 @@ fn i32_inputs_are_served() {
 }
 
 #[test]
-fn a_graph_without_token_types_is_served() {
-    if !runtime("a_graph_without_token_types_is_served") {
+fn a_graph_without_token_types_is_supported() {
+    if !runtime("a_graph_without_token_types_is_supported") {
         return;
     }
     let mut graph = tiny_graph();
@@ -192,8 +192,8 @@ fn with_sentence_embedding(graph: &mut ModelProto, element: i32) {
 }
 
 #[test]
-fn a_ready_sentence_embedding_is_served_in_f32_and_f16() {
-    if !runtime("a_ready_sentence_embedding_is_served_in_f32_and_f16") {
+fn a_pooled_sentence_embedding_is_supported_in_f32_and_f16() {
+    if !runtime("a_pooled_sentence_embedding_is_supported_in_f32_and_f16") {
         return;
     }
     for (element, least) in [(1, 0.99999), (10, 0.9999)] {
@@ -212,8 +212,8 @@ fn a_ready_sentence_embedding_is_served_in_f32_and_f16() {
 }
 
 #[test]
-fn a_width_that_the_graph_does_not_say_is_found_by_running_it() {
-    if !runtime("a_width_that_the_graph_does_not_say_is_found_by_running_it") {
+fn an_unspecified_width_is_found_by_running_the_graph() {
+    if !runtime("an_unspecified_width_is_found_by_running_the_graph") {
         return;
     }
     let mut graph = tiny_graph();
@@ -223,8 +223,8 @@ fn a_width_that_the_graph_does_not_say_is_found_by_running_it() {
 }
 
 #[test]
-fn an_int8_variant_is_smaller_and_near() {
-    if !runtime("an_int8_variant_is_smaller_and_near") {
+fn an_int8_variant_is_smaller_and_has_similar_vectors() {
+    if !runtime("an_int8_variant_is_smaller_and_has_similar_vectors") {
         return;
     }
     let graph = tiny_graph();
@@ -239,15 +239,15 @@ fn an_int8_variant_is_smaller_and_near() {
     let (findings, vectors) = served(export).unwrap();
     assert!(
         findings.batch_difference < 2e-6,
-        "company makes no difference"
+        "the rest of the batch makes no difference"
     );
     let agreement = agreement(&vectors, &expected());
     assert!(agreement > 0.995 && agreement < 0.999_999, "{agreement}");
 }
 
 #[test]
-fn two_towers_go_their_own_ways() {
-    if !runtime("two_towers_go_their_own_ways") {
+fn two_towers_use_a_graph_each() {
+    if !runtime("two_towers_use_a_graph_each") {
         return;
     }
     let graph = tiny_graph();
@@ -273,15 +273,15 @@ fn two_towers_go_their_own_ways() {
 }
 
 #[test]
-fn what_can_not_be_served_is_refused_with_the_reason() {
-    if !runtime("what_can_not_be_served_is_refused_with_the_reason") {
+fn an_unsupported_graph_is_refused_with_the_reason() {
+    if !runtime("an_unsupported_graph_is_refused_with_the_reason") {
         return;
     }
     let refused = |export: Export, word: &str| {
         let error = served(export).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     };
-    // Ignores the mask: padding changes the vectors.
+    // This graph ignores the mask, so padding changes the vectors.
     let mut graph = tiny_graph();
     for node in &mut graph.graph.as_mut().unwrap().node {
         if node.op_type == "Add" && node.input[1] == "mask.bias" {
@@ -296,7 +296,7 @@ fn what_can_not_be_served_is_refused_with_the_reason() {
     };
     graph.graph.as_mut().unwrap().initializer.push(zero);
     refused(export(&graph), "attention mask");
-    // Fixed shapes.
+    // This graph has fixed shapes.
     let mut graph = tiny_graph();
     for input in &mut graph.graph.as_mut().unwrap().input {
         dims_of(input)[0] = Dimension {
@@ -305,15 +305,15 @@ fn what_can_not_be_served_is_refused_with_the_reason() {
         };
     }
     refused(export(&graph), "dynamic axes");
-    // More tokens than there are positions.
+    // The side has more tokens than the graph has positions.
     let mut long = export(&tiny_graph());
     long.key.max_tokens = 100;
     refused(long, "allow fewer");
-    // Weights elsewhere.
+    // The weights are in another file.
     let mut graph = tiny_graph();
     graph.graph.as_mut().unwrap().initializer[0].data_location = 1;
     refused(export(&graph), "another file");
-    // No such output.
+    // There is no such output.
     let mut other = export(&tiny_graph());
     other.output = Some("pooler_output".into());
     refused(other, "last_hidden_state");

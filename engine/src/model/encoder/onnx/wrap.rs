@@ -14,23 +14,23 @@ use std::path::Path;
 /// A user's own encoder, as exported.
 #[derive(Debug, Clone)]
 pub struct Export {
-    /// The ONNX file.
+    /// The contents of the ONNX file.
     pub graph: Vec<u8>,
-    /// The ONNX file of the queries, if they have their own.
+    /// The contents of the ONNX file for queries, if they have their own.
     pub query_graph: Option<Vec<u8>>,
-    /// `tokenizer.json`.
+    /// The contents of `tokenizer.json`.
     pub tokenizer: Vec<u8>,
-    /// How keys and queries are compared.
+    /// The metric by which keys and queries are compared.
     pub metric: Metric,
-    /// The output to use; default: one with a usual name.
+    /// The output to use. By default, one with a usual name.
     pub output: Option<String>,
-    /// How the output becomes a vector; default: by its shape.
+    /// How the output becomes a vector. By default, this depends on the output's shape.
     pub pooling: Option<Pooling>,
-    /// Whether vectors are scaled to length 1; default: as the metric requires.
+    /// Whether vectors are scaled to length 1. By default, as the metric requires.
     pub normalize: Option<bool>,
-    /// What is done to keys.
+    /// The preprocessing of keys.
     pub key: Side,
-    /// What is done to queries.
+    /// The preprocessing of queries.
     pub query: Side,
 }
 
@@ -39,17 +39,17 @@ pub struct Export {
 pub struct Findings {
     /// How the encoder is run.
     pub spec: EncoderSpec,
-    /// What the graph takes and gives.
+    /// The inputs and outputs of the graph.
     pub graph: GraphInfo,
     /// The width of the vectors.
     pub dim: usize,
-    /// Tokens of the vocabulary.
+    /// The number of tokens in the vocabulary.
     pub vocabulary: usize,
-    /// The largest difference of a number between a text alone and in a batch with longer ones.
+    /// The largest difference of a value between a text encoded alone and in a batch with longer texts.
     pub batch_difference: f32,
 }
 
-/// Texts that an encoder of any language and kind can take, of three lengths.
+/// Texts of three lengths that an encoder of any language and kind accepts.
 const SAMPLES: [&str; 3] = [
     "water",
     "How do I split a string at whitespace?",
@@ -74,7 +74,7 @@ pub fn wrap(export: Export, to: &Path) -> Result<(Bundle, Findings)> {
     Ok((bundle, findings))
 }
 
-/// Runs the export on a few texts, alone, together, and as long as it may be asked to.
+/// Runs the export on a few texts: alone, together, and as long as the limit allows.
 fn try_out(export: &Export) -> Result<Findings> {
     let graph = GraphInfo::of(&export.graph)?;
     let mut spec = EncoderSpec::bert(export.key.max_tokens);
@@ -112,10 +112,10 @@ fn try_out(export: &Export) -> Result<Findings> {
             batch_difference = batch_difference.max(difference);
             if difference > 0.05 * most(&alone) {
                 return Err(Error::model(format!(
-                    "the graph gives {text:?} another vector when longer texts are beside it (by {difference}): \
-                     it does not heed the attention mask{}",
+                    "the vector of {text:?} changes by {difference} if longer texts are in its batch: \
+                     the graph ignores the attention mask{}",
                     if spec.inputs.mask.is_none() {
-                        ", for it has none"
+                        ", because it has no such input"
                     } else {
                         ""
                     }

@@ -1,6 +1,6 @@
-//! BERT-like weights into an ONNX graph.
+//! Writing BERT-like weights as an ONNX graph.
 //!
-//! The operators stand in the order and shape in which ONNX Runtime recognises attention, layer norm and gelu, and fuses
+//! The operators have the order and shape in which ONNX Runtime recognises attention, layer norm and gelu, and fuses
 //! them. Names and layouts of the weights are those of Hugging Face's `BertModel`.
 
 use super::graph::{Dim, GraphWriter, Precision, Setting};
@@ -9,31 +9,31 @@ use super::weights::Weights;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 
-/// The shape of a BERT-like model: `config.json`, as far as it changes what is computed.
+/// The shape of a BERT-like model: the fields of `config.json` that affect the computation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct BertConfig {
-    /// The number of first layers to write.
+    /// The number of layers to write, from the first on.
     #[serde(rename = "num_hidden_layers")]
     pub layers: usize,
-    /// Width of the hidden states.
+    /// The width of the hidden states.
     #[serde(rename = "hidden_size")]
     pub hidden: usize,
-    /// Attention heads.
+    /// The number of attention heads.
     #[serde(rename = "num_attention_heads")]
     pub heads: usize,
-    /// Width of the feed-forward layer.
+    /// The width of the feed-forward layer.
     #[serde(rename = "intermediate_size")]
     pub intermediate: usize,
-    /// Added to the variance by layer norm.
+    /// The value that layer norm adds to the variance.
     #[serde(default = "usual_eps")]
     pub layer_norm_eps: f32,
-    /// "gelu" or "relu".
+    /// The activation: "gelu" or "relu".
     #[serde(default = "usual_activation")]
     pub hidden_act: String,
-    /// "absolute", the only kind that is served.
+    /// The kind of positions. Only "absolute" is supported.
     #[serde(default = "usual_positions")]
     pub position_embedding_type: String,
-    /// "bert", the only kind that is served.
+    /// The kind of model. Only "bert" is supported.
     #[serde(default = "usual_kind")]
     pub model_type: String,
 }
@@ -66,14 +66,14 @@ impl BertConfig {
         let refuse = |what: String| Err(Error::model(what));
         if self.model_type != "bert" || self.position_embedding_type != "absolute" {
             return refuse(format!(
-                "a {} model with {} positions; served is bert with absolute ones. Export it as ONNX with another \
+                "a {} model with {} positions is not supported, only bert with absolute positions. Export it as ONNX with another \
                  tool, and make a bundle of that",
                 self.model_type, self.position_embedding_type
             ));
         }
         if !matches!(self.hidden_act.as_str(), "gelu" | "relu") {
             return refuse(format!(
-                "activation {:?}; served are gelu and relu",
+                "activation {:?} is not supported; use gelu or relu",
                 self.hidden_act
             ));
         }
@@ -85,15 +85,15 @@ impl BertConfig {
         } = self;
         if *heads == 0 || *hidden == 0 || hidden % heads != 0 || *layers > 1000 {
             return refuse(format!(
-                "{layers} layers, {hidden} hidden, {heads} heads make no model"
+                "{layers} layers, {hidden} hidden, {heads} heads are not a valid model"
             ));
         }
         Ok(())
     }
 }
 
-/// Writes the encoder as an ONNX file: `input_ids`, `attention_mask` and `token_type_ids` (i64) to `last_hidden_state`,
-/// (batch, tokens, hidden). `weights` is a safetensors file.
+/// Writes the encoder as an ONNX file. Inputs are `input_ids`, `attention_mask` and `token_type_ids` (i64); the output
+/// is `last_hidden_state`, (batch, tokens, hidden). `weights` is a safetensors file.
 pub fn write_bert(weights: &[u8], config: &BertConfig, precision: Precision) -> Result<Vec<u8>> {
     config.check()?;
     let weights = Weights::read(
@@ -134,7 +134,7 @@ struct Bert<'a> {
 }
 
 impl Bert<'_> {
-    /// Numbers that several nodes share.
+    /// Adds the constants that several nodes share.
     fn constants(&mut self) {
         let (heads, head_dim) = (
             self.config.heads as i64,
@@ -154,7 +154,8 @@ impl Bert<'_> {
         self.graph.scalar("masked", f32::MIN);
     }
 
-    /// 0 for a token and the least number for padding, (batch, 1, 1, tokens), added before the softmax.
+    /// Adds the mask bias, (batch, 1, 1, tokens): 0 for a token and the smallest f32 for padding. It is added before
+    /// the softmax.
     fn mask_bias(&mut self, mask: &str) -> String {
         let g = &mut self.graph;
         g.node("Unsqueeze", "mask.1", &[mask, "one"], vec![]);
@@ -165,7 +166,7 @@ impl Bert<'_> {
         g.node("Mul", "mask.bias", &["mask.inverse", "masked"], vec![])
     }
 
-    /// Words, positions and types, added and normalised.
+    /// Adds the embeddings of words, positions and types, summed and normalised.
     fn embeddings(&mut self, ids: &str, types: &str) -> Result<String> {
         let hidden = self.config.hidden;
         let words = self.table("embeddings.word_embeddings.weight", hidden)?;
@@ -174,7 +175,7 @@ impl Bert<'_> {
         let g = &mut self.graph;
         let words = g.node("Gather", "embed.words", &[&words, ids], vec![]);
         let kinds = g.node("Gather", "embed.types", &[&kinds, types], vec![]);
-        // The first rows of the table, as many as there are tokens. (Range and Gather fail under ORT's optimiser.)
+        // Takes the first rows of the table, one per token. (Range and Gather fail under ORT's optimiser.)
         let span = vec![Setting::Int("start", 1), Setting::Int("end", 2)];
         let tokens = g.node("Shape", "embed.tokens", &[ids], span);
         let positions = g.node(
@@ -188,7 +189,7 @@ impl Bert<'_> {
         self.layer_norm("embeddings.LayerNorm", &sum, "embed")
     }
 
-    /// A table of vectors, as many as there are.
+    /// Adds a table with any number of vectors.
     fn table(&mut self, name: &str, hidden: usize) -> Result<String> {
         let rows = self.weights.shape(name)?.first().copied().unwrap_or(0);
         if rows == 0 {
@@ -198,7 +199,7 @@ impl Bert<'_> {
         Ok(self.graph.weights(name, &[rows, hidden], &values))
     }
 
-    /// Attention and feed-forward, each added to its input and normalised.
+    /// Adds attention and feed-forward, each summed with its input and normalised.
     fn layer(&mut self, layer: usize, x: &str, bias: &str, last: bool) -> Result<String> {
         let (hidden, wide) = (self.config.hidden, self.config.intermediate);
         let from = format!("encoder.layer.{layer}");
@@ -251,7 +252,7 @@ impl Bert<'_> {
         let from = format!("encoder.layer.{layer}.attention.self");
         let at = |part: &str| format!("layer.{layer}.{part}");
         let mut heads = Vec::new();
-        // Keys are laid down transposed: (batch, heads, head_dim, tokens).
+        // Keys are stored transposed: (batch, heads, head_dim, tokens).
         for (part, order) in [
             ("query", [0, 2, 1, 3]),
             ("key", [0, 2, 3, 1]),
@@ -293,7 +294,7 @@ impl Bert<'_> {
         ))
     }
 
-    /// x W^T + b; torch keeps W as (outputs, inputs), MatMul wants (inputs, outputs).
+    /// x W^T + b. torch stores W as (outputs, inputs), MatMul takes (inputs, outputs).
     fn linear(
         &mut self,
         from: &str,

@@ -1,4 +1,4 @@
-//! A graph being written: nodes are appended in the order in which they run, each named after its output.
+//! Writing a graph: nodes are appended in the order in which they run, each named after its output.
 
 use super::proto::{
     AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSetId, TensorProto,
@@ -7,14 +7,14 @@ use super::proto::{
 use half::f16;
 use prost::Message as _;
 
-/// Opset 18, whose operators every ONNX Runtime that we load knows; LayerNormalization came with 17.
+/// The operator set version. Every ONNX Runtime that we load supports it; LayerNormalization requires 17.
 const OPSET: i64 = 18;
 const IR_VERSION: i64 = 8;
 
-/// How weights are kept in the file.
+/// The precision of weights in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
-    /// As they are.
+    /// Unchanged.
     #[default]
     F32,
     /// Half the size; converted to f32 when the graph is loaded.
@@ -26,18 +26,18 @@ pub enum Precision {
 pub(super) enum Dim {
     /// A fixed size.
     Fixed(usize),
-    /// Depends on the batch.
+    /// A named size, which depends on the batch.
     Named(&'static str),
 }
 
-/// A setting of a node.
+/// An attribute of a node.
 pub(super) enum Setting {
     Float(&'static str, f32),
     Int(&'static str, i64),
     Ints(&'static str, Vec<i64>),
 }
 
-/// A graph being written.
+/// A graph that is being written.
 #[derive(Default)]
 pub(super) struct GraphWriter {
     graph: GraphProto,
@@ -63,7 +63,7 @@ impl GraphWriter {
         self.graph.output.push(value_info(name, kind, shape));
     }
 
-    /// Adds weights. Requires: as many values as the shape says.
+    /// Adds weights. Requires: the number of values is that of the shape.
     pub(super) fn weights(&mut self, name: &str, shape: &[usize], values: &[f32]) -> String {
         assert_eq!(
             values.len(),
@@ -90,12 +90,12 @@ impl GraphWriter {
         }
     }
 
-    /// Adds one number.
+    /// Adds a single number.
     pub(super) fn scalar(&mut self, name: &str, value: f32) -> String {
         self.tensor(name, element::FLOAT, &[], value.to_le_bytes().to_vec())
     }
 
-    /// Adds a list of integers, as shapes and axes are.
+    /// Adds a list of integers, such as a shape or axes.
     pub(super) fn integers(&mut self, name: &str, values: &[i64]) -> String {
         let raw = values
             .iter()

@@ -1,4 +1,4 @@
-//! Writing encoders as ONNX files, with no Python and no protoc: BERT-like ones from their weights, and tables of token
+//! Writing encoders as ONNX files, without Python or protoc: BERT-like models from their weights, and tables of token
 //! vectors.
 
 mod bert;

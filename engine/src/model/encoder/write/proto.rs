@@ -1,7 +1,7 @@
-//! The messages of an ONNX file, by the field numbers of onnx.proto. What we only carry along is kept as bytes, so that
-//! a model read and written again loses nothing.
+//! The messages of an ONNX file, with the field numbers of onnx.proto. Fields that are only passed through are kept as
+//! bytes, so that reading and writing a model loses nothing.
 
-/// A whole file.
+/// A complete ONNX file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ModelProto {
     #[prost(int64, tag = "1")]
@@ -30,7 +30,7 @@ pub(crate) struct ModelProto {
     pub(crate) configuration: Vec<Vec<u8>>,
 }
 
-/// Which version of the operators the nodes mean.
+/// The operator set version that the nodes refer to.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct OperatorSetId {
     #[prost(string, tag = "1")]
@@ -64,7 +64,7 @@ pub(crate) struct GraphProto {
     pub(crate) metadata_props: Vec<Vec<u8>>,
 }
 
-/// One operation.
+/// One operation of the graph.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct NodeProto {
     #[prost(string, repeated, tag = "1")]
@@ -89,7 +89,7 @@ pub(crate) struct NodeProto {
     pub(crate) device_configurations: Vec<Vec<u8>>,
 }
 
-/// A setting of a node.
+/// An attribute of a node.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct AttributeProto {
     #[prost(string, tag = "1")]
@@ -137,7 +137,7 @@ pub(crate) mod attribute {
     pub(crate) const INTS: i32 = 7;
 }
 
-/// Numbers with a shape and a name.
+/// A tensor with its name, shape and values.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct TensorProto {
     #[prost(int64, repeated, packed = "false", tag = "1")]
@@ -194,7 +194,7 @@ pub(crate) struct ValueInfo {
     pub(crate) metadata_props: Vec<Vec<u8>>,
 }
 
-/// The type of a value: for our purposes a tensor.
+/// The type of a value. Only tensor types are decoded.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct TypeProto {
     #[prost(message, optional, tag = "1")]
@@ -227,7 +227,7 @@ pub(crate) struct TensorShape {
     pub(crate) dim: Vec<Dimension>,
 }
 
-/// A number, a name for one that varies, or nothing said.
+/// A number, a name for a variable dimension, or neither.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Dimension {
     #[prost(int64, optional, tag = "1")]

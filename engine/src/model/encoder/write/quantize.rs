@@ -2,11 +2,11 @@
 //! 8-bit integers with one scale per token, computed at run time; tables of vectors as 7-bit integers with one scale
 //! per row.
 //!
-//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * max|x| * scale(W)`. One scale per token, not one per batch as in
-//! DynamicQuantizeLinear, with which a text's vector depends on the other texts of its batch (cosine down to .98
-//! between a text alone and in a batch, measured), which no database could live with. Weights use 7 of 8 bits: without
-//! VNNI a CPU adds two products of u8 and i8 into 16 bits, and 2 * 255 * 63 = 32,130 < 32,768 is what fits, so every
-//! CPU gives the same.
+//! `MatMul(x, W)` becomes `MatMulInteger(q(x), Wq) * max|x| * scale(W)`, with one scale per token.
+//! DynamicQuantizeLinear has one per batch, so the vector of a text would depend on the other texts in its batch
+//! (measured: cosine down to .98 between a text alone and in a batch), which is not acceptable for a database. Weights
+//! use 7 of 8 bits: without VNNI a CPU adds two products of u8 and i8 in 16 bits, and 2 * 255 * 63 = 32,130 < 32,768 is
+//! the largest sum that fits. So every CPU gives the same result.
 
 use super::graph::raw_tensor;
 use super::proto::{
@@ -16,22 +16,23 @@ use crate::error::{Error, Result};
 use prost::Message as _;
 use std::collections::{HashMap, HashSet};
 
-/// The largest magnitude of a quantized weight; see above.
+/// The largest magnitude of a quantized weight; see the module's documentation.
 const LEVELS: f32 = 63.0;
 
 /// The largest magnitude of a quantized activation.
 const LEVELS_X: f32 = 127.0;
 
-/// Tables of fewer rows are left alone: positions and types are small, and every token has them.
+/// Tables with fewer rows are not quantized: positions and types are small, and every token uses them.
 const MIN_TABLE_ROWS: usize = 1000;
 
-/// Narrower tables are not vectors; they may be the scales of a quantized table.
+/// Narrower tables do not hold vectors; they may be the scales of a quantized table.
 const MIN_TABLE_COLUMNS: usize = 8;
 
-/// Writes the int8 variant of an ONNX encoder. Refuses a graph in which there is nothing to quantize.
+/// Writes the int8 variant of an ONNX encoder. Refuses a graph without anything to quantize.
 pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
-    let mut model = ModelProto::decode(model)
-        .map_err(|error| Error::model_because(format!("this is no ONNX model: {error}"), error))?;
+    let mut model = ModelProto::decode(model).map_err(|error| {
+        Error::model_because(format!("this is not an ONNX model: {error}"), error)
+    })?;
     let opset = model.opset_import.iter().find(|set| set.domain.is_empty());
     let opset = opset.map_or(0, |set| set.version);
     if opset < 11 {
@@ -42,7 +43,7 @@ pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
     let graph = model
         .graph
         .as_mut()
-        .ok_or_else(|| Error::model("the model holds no graph"))?;
+        .ok_or_else(|| Error::model("the model contains no graph"))?;
     let weights: HashMap<String, Weight> =
         graph.initializer.iter().filter_map(Weight::of).collect();
     let mut wanted: HashMap<String, Use> = HashMap::new();
@@ -73,12 +74,12 @@ pub fn quantize_graph(model: &[u8]) -> Result<Vec<u8>> {
     Ok(model.encode_to_vec())
 }
 
-/// What a weight is used for.
+/// How a weight is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// The right side of a MatMul.
+    /// As the right side of a MatMul.
     Product,
-    /// A table that rows are gathered from.
+    /// As a table from which rows are gathered.
     Table,
 }
 
@@ -165,7 +166,7 @@ impl Weight {
     }
 }
 
-/// The step between levels for values up to `most`; any, where all are 0.
+/// Returns the step between levels for values up to `most`; any step if all are 0.
 fn step(most: f32) -> f32 {
     if most > 0.0 { most / LEVELS } else { 1.0 }
 }
@@ -174,7 +175,7 @@ fn nearest(value: f32, step: f32) -> i8 {
     (value / step).round_ties_even().clamp(-LEVELS, LEVELS) as i8
 }
 
-/// Replaces the wanted weights and the nodes that use them.
+/// Replaces the selected weights and the nodes that use them.
 fn rewrite(
     graph: &mut GraphProto,
     weights: &HashMap<String, Weight>,
@@ -191,7 +192,7 @@ fn rewrite(
         let (quantized, scales, scale_shape) = match how {
             Use::Product => {
                 let (quantized, scales) = weight.by_column();
-                // Of the activation, only its largest magnitude is multiplied at run time.
+                // The activation's largest magnitude is the only factor multiplied at run time.
                 let scales = scales.iter().map(|scale| scale / LEVELS_X).collect();
                 (quantized, scales, vec![weight.columns])
             }
@@ -223,7 +224,7 @@ fn rewrite(
         .retain(|input| !wanted.contains_key(&input.name));
     graph.initializer = initializers;
 
-    // An activation that goes into several products is quantized once.
+    // An activation that is used in several products is quantized once.
     let mut activations = HashSet::new();
     let mut nodes = Vec::new();
     for node in std::mem::take(&mut graph.node) {
@@ -251,7 +252,7 @@ fn int8(weight: &str) -> String {
     format!("{weight}/int8")
 }
 
-/// A name for a step on the way to or from `name`. No exporter uses such.
+/// Returns a name for a step on the way to or from `name`. No exporter uses such names.
 fn part_of(name: &str, part: &str) -> String {
     format!("{name}/int8.{part}")
 }
@@ -287,16 +288,16 @@ const ZERO_POINT: &str = "int8.zero";
 const LEAST: &str = "int8.least";
 const LAST_AXIS: &str = "int8.axis";
 
-/// Numbers that all quantized products share.
+/// Returns the constants that all quantized products share.
 fn constants() -> Vec<TensorProto> {
     let float = |name: &str, value: f32| {
         raw_tensor(name, element::FLOAT, &[], value.to_le_bytes().to_vec())
     };
     vec![
         float(LEVELS_OF_X, LEVELS_X),
-        // Cast cuts towards zero, and all is positive there: half more makes it round.
+        // Cast truncates towards zero and all values are positive, so adding one half rounds.
         float(MIDDLE, 128.5),
-        // A token of zeros alone has a scale too.
+        // A token whose values are all zero needs a scale too.
         float(LEAST, 1e-30),
         raw_tensor(ZERO_POINT, element::UINT8, &[], vec![128]),
         raw_tensor(
@@ -308,7 +309,8 @@ fn constants() -> Vec<TensorProto> {
     ]
 }
 
-/// x to u8 around 128, by the largest magnitude of each token: `x.max` is (.., 1), `x.int8` is of the shape of x.
+/// Quantizes x to u8 around 128, by the largest magnitude of each token: `x.max` has shape (.., 1), `x.int8` the shape
+/// of x.
 fn quantize_tokens(x: &str, opset: i64) -> [NodeProto; 7] {
     let at = |part: &str| part_of(x, part);
     let mut most = node("ReduceMax", vec![at("abs")], vec![at("most")]);
@@ -385,7 +387,7 @@ mod tests {
     use crate::model::encoder::write::{Precision, write_token_vectors};
 
     #[test]
-    fn what_is_no_model_or_has_no_weights_is_refused() {
+    fn bytes_that_are_not_a_model_and_models_without_weights_are_refused() {
         assert!(quantize_graph(b"hello").is_err());
         let small = write_token_vectors(&[1.0; 64], 8, Precision::F32).unwrap();
         assert!(
@@ -420,7 +422,10 @@ mod tests {
                 assert!((back - value).abs() <= scale * 0.5001, "{back} {value}");
             }
         }
-        assert!(quantize_graph(&quantized).is_err(), "once is enough");
+        assert!(
+            quantize_graph(&quantized).is_err(),
+            "a quantized graph is not quantized again"
+        );
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Static token vectors into an ONNX graph: a text's vector is the mean of its tokens' vectors. Two orders of magnitude
-//! faster than attention, and often good enough.
+//! Writing static token vectors as an ONNX graph: the vector of a text is the mean of its tokens' vectors. This is two
+//! orders of magnitude faster than attention, and often good enough.
 
 use super::graph::{Dim, GraphWriter, Precision};
 use super::proto::element;
 use crate::error::{Error, Result};
 
-/// Writes an encoder that looks each token up in `vectors`, (tokens, dim): `input_ids` to `last_hidden_state`, (batch,
-/// tokens, dim). The mean over the tokens is the pooling's part.
+/// Writes an encoder that looks up each token in `vectors`, (tokens, dim): from `input_ids` to `last_hidden_state`,
+/// (batch, tokens, dim). Pooling then takes the mean over the tokens.
 pub fn write_token_vectors(vectors: &[f32], dim: usize, precision: Precision) -> Result<Vec<u8>> {
     if dim == 0 || vectors.is_empty() || !vectors.len().is_multiple_of(dim) {
         return Err(Error::model(format!(
-            "{} values are no vectors of {dim} dimensions",
+            "{} values are not vectors of {dim} dimensions",
             vectors.len()
         )));
     }

@@ -1,4 +1,4 @@
-//! Named weights out of a safetensors file.
+//! Reading named weights from a safetensors file.
 
 use crate::error::{Error, Result};
 use half::{bf16, f16};
@@ -7,19 +7,19 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 /// The weights of a model, by name.
 pub(super) struct Weights<'a> {
     tensors: SafeTensors<'a>,
-    /// Put before each name, as some exports have it ("bert.").
+    /// A prefix of all names, as in some exports ("bert.").
     prefix: &'static str,
 }
 
 impl<'a> Weights<'a> {
-    /// Reads the header; `known` is a tensor that every such model has, by which the prefix is found.
+    /// Reads the header. `known` is a tensor that every such model has; it determines the prefix.
     pub(super) fn read(bytes: &'a [u8], known: &str, prefixes: &[&'static str]) -> Result<Self> {
         let tensors = SafeTensors::deserialize(bytes)
             .map_err(|error| Error::model_because(format!("the weights: {error}"), error))?;
         let has = |prefix: &&&str| tensors.tensor(&format!("{prefix}{known}")).is_ok();
         let Some(prefix) = prefixes.iter().find(has).copied() else {
             return Err(Error::model(format!(
-                "the weights hold no {known}; is this a BERT-like model?"
+                "the weights contain no {known}; is this a BERT-like model?"
             )));
         };
         Ok(Self { tensors, prefix })
@@ -30,12 +30,12 @@ impl<'a> Weights<'a> {
         self.view(name).map(|tensor| tensor.shape().to_vec())
     }
 
-    /// Returns the values of a tensor of this shape, as f32. What is not finite is refused.
+    /// Returns the values of a tensor of this shape, as f32. Refuses values that are not finite.
     pub(super) fn take(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.view(name)?;
         if tensor.shape() != shape {
             return Err(Error::model(format!(
-                "{name} has shape {:?}, the model needs {shape:?}",
+                "{name} has shape {:?}, but the model needs {shape:?}",
                 tensor.shape()
             )));
         }
@@ -50,7 +50,7 @@ impl<'a> Weights<'a> {
                 .collect(),
             other => {
                 return Err(Error::model(format!(
-                    "{name} is of {other:?}; served are F32, F16 and BF16"
+                    "{name} is of type {other:?}; F32, F16 and BF16 are supported"
                 )));
             }
         };
@@ -67,11 +67,11 @@ impl<'a> Weights<'a> {
         let full = format!("{}{name}", self.prefix);
         self.tensors
             .tensor(&full)
-            .map_err(|_| Error::model(format!("the weights hold no {full}")))
+            .map_err(|_| Error::model(format!("the weights contain no {full}")))
     }
 }
 
-/// Requires: whole words, which safetensors checked against the shape.
+/// Requires: the bytes are complete words, which safetensors checked against the shape.
 fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
     bytes
         .chunks_exact(N)
