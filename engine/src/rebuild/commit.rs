@@ -21,7 +21,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
         return Ok(false);
     };
     let compacting = store.start_compacting();
-    // Somebody may have committed it while we waited.
+    // Another thread may have committed it while this one waited for the lock.
     if Ready::read(&store.layout)?.as_ref() != Some(&ready) {
         return Ok(false);
     }
@@ -39,7 +39,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
             }
             Ok(true)
         }
-        // The outcome is unknown; the next open finds out, and READY makes it continue.
+        // The outcome is unknown. The next open determines it, and continues because of READY.
         Err(e @ Error::OutcomeUnknown(_)) => Err(e),
         Err(e) => {
             Ready::decline(
@@ -52,7 +52,7 @@ pub(crate) fn commit_if_ready(store: &Store) -> Result<bool> {
     }
 }
 
-/// Whether the active model's files are all there, and words are decided.
+/// Returns `true` if the active model's files are complete and it is decided whether words are searched.
 fn is_complete(store: &Store) -> bool {
     let snapshot = store.current();
     let model = snapshot.model();
@@ -78,7 +78,7 @@ fn commit(store: &Store, ready: &Ready, compacting: &Compacting<'_>) -> Result<(
         .files
         .create_dir(&staging)
         .map_err(Error::io("creating", &staging))?;
-    // Off the writer's lock, until almost nothing is left: seal the tail, encode what has no codes yet.
+    // Until almost nothing is left, work without the writer's lock: seal the tail, encode what has no codes yet.
     for _ in 0..3 {
         store.seal()?;
         encode_missing(store, &staging, &target)?;
@@ -124,7 +124,7 @@ fn encode_one(store: &Store, staging: &Path, view: &SegmentView, target: &Model)
     Ok(())
 }
 
-/// Moves staged files to where segments are.
+/// Moves staged files into the directory of segments.
 fn adopt(store: &Store, staging: &Path, segments: &Path) -> Result<()> {
     for name in store
         .files
@@ -143,7 +143,7 @@ fn adopt(store: &Store, staging: &Path, segments: &Path) -> Result<()> {
         .map_err(Error::io("syncing", segments))
 }
 
-/// Makes `target` the model, which has the vectors and codes of the active one: nothing but the record changes.
+/// Makes `target` the active model. It has the vectors and codes of the active one, so only the record changes.
 fn switch_scorer(store: &Store, compacting: &Compacting<'_>, target: &Arc<Model>) -> Result<()> {
     let mut committer = lock(&store.commit);
     let mut queue = lock(&store.queue);
@@ -160,18 +160,18 @@ fn switch_scorer(store: &Store, compacting: &Compacting<'_>, target: &Arc<Model>
     Ok(())
 }
 
-/// Gives a snapshot another model, with the settings that the database has for it, or else those that it came with.
+/// Gives a snapshot another model, with the settings that the database has for it, or else the model's own.
 fn serve(snapshot: &mut Snapshot, record: &VersionRecord, target: &Arc<Model>) {
     let known = record.serving.get(&target.model_id()).copied();
     snapshot.serving = known.or(target.serving());
     snapshot.model = Arc::clone(target);
 }
 
-/// A tail of at most this many rows is encoded under the writer's lock; a longer one is sealed first,
-/// without the lock.
+/// A tail of at most this many rows is encoded under the writer's lock. A longer one is sealed first, without the lock.
 const LAST_ROWS: u64 = 512;
 
-/// Makes `target` the model. False if more rows arrived since the last seal than should be encoded under the lock.
+/// Makes `target` the active model. Returns `false` if more rows arrived since the last seal than should be encoded
+/// under the lock.
 ///
 /// Requires: every segment has its files under `target`.
 fn switch(
@@ -214,7 +214,7 @@ fn switch(
     let views = views.map(|(sealed, view)| {
         assert_eq!(
             sealed.id, view.sealed.id,
-            "segments change under the sealing and compacting locks only"
+            "segments change only under the sealing and compacting locks"
         );
         SegmentView {
             sealed,

@@ -1,4 +1,4 @@
-//! The files of one segment under another model: vectors where the encoder changed, and codes.
+//! The files of one segment under another model: vectors if the encoder differs, and codes.
 
 use super::RebuildOptions;
 use crate::disk::files::Files;
@@ -19,19 +19,18 @@ use std::sync::Arc;
 /// The number of texts encoded at a time.
 const TEXTS: usize = 1024;
 
-/// How many rows were done, and how.
+/// The number of rows processed, by kind of work.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Encoded {
     pub(crate) rows: u64,
     pub(crate) reused: u64,
     pub(crate) texts: u64,
-    /// Texts whose words were indexed.
+    /// The number of texts whose words were indexed.
     pub(crate) indexed: u64,
 }
 
-/// Writes what is missing of a segment's files under `target` into `out`, looking in `homes` for those that are there.
-/// A file that is there is used only if every byte of it is sound and it was made from these rows; otherwise it is
-/// written again.
+/// Writes the missing files of a segment under `target` into `out`. Looks in `homes` for existing files. A file is used
+/// only if every byte of it is intact and it was made from these rows; otherwise it is written again.
 pub(crate) fn encode_segment(
     files: &Arc<dyn Files>,
     homes: &[&Path],
@@ -96,14 +95,14 @@ pub(crate) fn encode_segment(
     Ok(encoded)
 }
 
-/// Rows of one thread's share, so that all buffers stay well inside the limit.
+/// Returns the number of rows in one thread's share, so that all buffers stay well within the limit.
 fn share_rows(dim: usize, threads: usize, memory_limit: usize) -> usize {
-    // A widened vector and what the quantizer projects it to, for each row of each thread.
+    // Per row and thread: a widened vector, and the quantizer's projection of it.
     let row = dim * 4 * 3;
     (memory_limit / 4 / threads / row).clamp(64, 8192) / 64 * 64
 }
 
-/// Says which row a model can't quantize.
+/// Adds to an error the row that a model can't quantize.
 fn named(
     view: &SegmentView,
     target: &Model,
@@ -131,7 +130,7 @@ fn find_vecs(
 ) -> Result<Option<VecsFile>> {
     for home in homes {
         let path = vecs_path(home, view.sealed.id, target);
-        // Not asked for first: a segment that was compacted meanwhile takes its files away at any time.
+        // Its existence is not checked first: compaction may remove the files of a segment at any time.
         let vecs = match VecsFile::open(&**files, &path) {
             Err(e) if e.is_gone() || matches!(e, Error::Corrupt(_)) => continue,
             opened => opened?,
@@ -179,7 +178,7 @@ fn has_words(
 ) -> Result<bool> {
     let wanted = target
         .words()
-        .expect("asked for words only where there are");
+        .expect("words are indexed only if the model has them");
     for home in homes {
         let name = FileName::Words(view.sealed.id, ShortId::of(&wanted.id.0));
         let words = match SegmentWords::open(&**files, &name.within(home)) {
@@ -194,7 +193,7 @@ fn has_words(
     Ok(false)
 }
 
-/// Indexes the words of the live texts of a segment; dead rows get none.
+/// Indexes the words of the live texts of a segment. Dead rows get none.
 fn index_texts(
     files: &Arc<dyn Files>,
     out: &Path,
@@ -204,7 +203,7 @@ fn index_texts(
 ) -> Result<()> {
     let wanted = target
         .words()
-        .expect("asked for words only where there are");
+        .expect("words are indexed only if the model has them");
     let rows = &view.sealed.rows;
     let name = FileName::Words(view.sealed.id, ShortId::of(&wanted.id.0));
     let mut writer = WordsWriter::create(
@@ -276,7 +275,7 @@ fn encode_texts(
             for row in &batch {
                 let at = row
                     .as_ref()
-                    .map(|_| next.next().expect("one for each text"));
+                    .map(|_| next.next().expect("there is one vector per text"));
                 writer.push(match at {
                     Some(at) => vectors.as_ref().rows(at..at + 1, target.dim()),
                     None => zeros.as_ref(),

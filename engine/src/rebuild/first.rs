@@ -1,4 +1,4 @@
-//! A first quantizer that a database learns by itself, and switches to if that costs hardly any recall.
+//! A first quantizer, which a database learns by itself and switches to if the recall stays high.
 
 use super::{RebuildOptions, rebuild_store};
 use crate::error::{Error, Result};
@@ -17,11 +17,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// The least share of the exact nearest rows that a search by codes and stored vectors must find on a database's own
-/// rows, for the database to switch to the codes by itself.
+/// The share of the exact nearest rows that a search by codes and stored vectors must find on a database's own rows, so
+/// that the database switches to the codes by itself.
 pub const AUTO_QUANTIZE_RECALL: f64 = 0.99;
 
-/// The number of rows used as queries, which are not trained on.
+/// The number of rows used as queries. They are not used in training.
 const QUERIES: u64 = 400;
 
 /// The number of nearest rows to find for each query.
@@ -33,10 +33,9 @@ const NEAREST: usize = 10;
 pub enum AutoQuantized {
     /// There are too few rows.
     NotDue,
-    /// The database has a quantizer already. If rows are searched exactly nevertheless, the user has chosen
-    /// that.
+    /// The database has a quantizer already. If rows are searched exactly nevertheless, the user has chosen so.
     Had,
-    /// One was learned; the trial tells whether the database has switched to it.
+    /// Codes were learned. The trial says whether the database has switched to them.
     Tried(Trial),
 }
 
@@ -44,22 +43,23 @@ pub enum AutoQuantized {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Trial {
-    /// The model with these codes. It is one of the database's models, whether it was switched to or not.
+    /// The model with these codes. It is registered in the database, whether or not the database switched to it.
     pub model: ModelId,
-    /// How it was trained.
+    /// The training method.
     pub method: &'static str,
-    /// Bytes that each row's code takes in memory.
+    /// The size of each row's code in bytes.
     pub bytes_per_row: usize,
-    /// The share of the exact nearest ten rows that are found by codes and stored vectors, over rows that were not
-    /// learned from, each left out of its own answer.
+    /// The share of the exact nearest ten rows that are found by codes and stored vectors. Measured with rows that were
+    /// not used in training, each excluded from its own result.
     pub recall: f64,
-    /// How many rows were asked for.
+    /// The number of rows used as queries.
     pub queries: usize,
-    /// Whether the database answers by them now: the recall is at least [`AUTO_QUANTIZE_RECALL`].
+    /// Whether the database uses the codes now: the recall is at least [`AUTO_QUANTIZE_RECALL`].
     pub switched: bool,
 }
 
-/// Learns codes where there are `least_rows` rows and no quantizer yet, and switches to them if they do well.
+/// Learns codes if there are at least `least_rows` rows and no quantizer yet, and switches to them if the recall is
+/// high enough.
 pub(crate) fn quantize_if_due(
     store: &Store,
     least_rows: u64,
@@ -85,7 +85,7 @@ pub(crate) fn quantize_if_due(
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing", dir)(e)),
         _ => Ok(()),
     };
-    // Written twice: as what is measured, and with what was measured.
+    // Written twice: first to be measured, then with the measurement.
     let scratch = store.layout.runs().join("auto");
     remove(&scratch)?;
     let draft = learned.write_on(files, &scratch, Json::Null)?;
@@ -121,14 +121,14 @@ pub(crate) fn quantize_if_due(
     Ok(AutoQuantized::Tried(trial))
 }
 
-/// Numbers of rows, evenly among all: at most a tenth of them, none of fewer than ten.
+/// Returns numbers of rows, evenly distributed: at most a tenth of all rows, and none if there are fewer than ten.
 fn held_out(rows: u64) -> BTreeSet<u64> {
     let count = QUERIES.min(rows / 10);
     let middle = |n: u64| (u128::from(2 * n + 1) * u128::from(rows) / u128::from(2 * count)) as u64;
     (0..count).map(middle).collect()
 }
 
-/// The share of the exact nearest rows of some rows that a query by these codes would find.
+/// Returns the share of the exact nearest rows of some rows that a query by these codes would find.
 fn recall(
     store: &Store,
     snapshot: &Snapshot,
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_held_out_evenly_and_seldom() {
+    fn few_rows_are_held_out_and_evenly() {
         assert_eq!(held_out(9), BTreeSet::new());
         assert_eq!(held_out(20), BTreeSet::from([5, 15]));
         let many = held_out(1_000_000);

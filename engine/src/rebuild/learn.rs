@@ -1,8 +1,8 @@
 //! Learning a quantizer (PQ or OPQ) from the stored vectors of a database, without pairs.
 //!
-//! Nothing is trained inside an insert. A program calls [`learn`] or
-//! [`Database::auto_quantize`](crate::Database::auto_quantize); the maintenance thread calls the latter too, where
-//! [`Options::auto_quantize`](crate::Options::auto_quantize) asks for it.
+//! Nothing is trained within an insert. A program calls [`learn`] or
+//! [`Database::auto_quantize`](crate::Database::auto_quantize). The maintenance thread calls the latter too, if
+//! [`Options::auto_quantize`](crate::Options::auto_quantize) is set.
 
 use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
@@ -15,21 +15,20 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The number of rows from which codes are worth training. A good value for
-/// [`Database::auto_quantize`](crate::Database::auto_quantize) and
-/// [`Options::auto_quantize`](crate::Options::auto_quantize). Fewer rows are searched exactly fast
-/// enough.
+/// The number of rows from which codes are worth training; fewer rows are searched exactly fast enough. A good value
+/// for [`Database::auto_quantize`](crate::Database::auto_quantize) and
+/// [`Options::auto_quantize`](crate::Options::auto_quantize).
 pub const AUTO_QUANTIZE_ROWS: u64 = 65_536;
 
 /// Options of [`learn`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LearnOptions {
-    /// Learn a rotation too (OPQ instead of PQ).
+    /// Whether to learn a rotation too (OPQ instead of PQ).
     pub rotate: bool,
-    /// Shape, steps, sample, seed and threads.
+    /// The shape of the codes, and steps, sample, seed and threads of the training.
     pub pq: TrainPq,
-    /// Memory for the sample and its copies, in bytes.
+    /// The memory limit for the sample and its copies, in bytes.
     pub memory_limit: usize,
 }
 
@@ -50,8 +49,8 @@ impl LearnOptions {
         memory_limit: usize,
     );
 
-    /// Returns the default options for vectors of `dim` values: eight codes per row, or the next smaller
-    /// number that divides `dim`.
+    /// Returns the default options for vectors of `dim` values: eight bytes per row, or the largest smaller number that
+    /// divides `dim`.
     pub fn automatic(dim: usize) -> Self {
         let subspaces = (1..=8).rev().find(|m| dim.is_multiple_of(*m));
         Self {
@@ -64,18 +63,18 @@ impl LearnOptions {
     }
 }
 
-/// A learned quantizer, to be written by [`write`](Self::write) or [`draft`](Self::draft).
+/// A learned quantizer. Write it with [`write`](Self::write) or [`draft`](Self::draft).
 #[derive(Debug)]
 pub struct Learned {
-    /// `pq` or `opq`.
+    /// The method: `pq` or `opq`.
     pub method: &'static str,
-    /// The quantizer, and how its training went.
+    /// The quantizer, and the record of its training.
     pub trained: Trained,
     model: Arc<Model>,
     training: Value,
 }
 
-/// Trains a quantizer on rows chosen evenly among all of a snapshot. Changes nothing.
+/// Trains a quantizer on rows chosen evenly from all rows of a snapshot. Changes nothing.
 pub fn learn(snapshot: &Snapshot, options: &LearnOptions) -> Result<Learned> {
     learn_without(snapshot, options, &BTreeSet::new())
 }
@@ -110,7 +109,7 @@ pub(crate) fn learn_without(
 }
 
 impl Learned {
-    /// Writes a bundle of this quantizer and the encoder of the rows.
+    /// Writes a bundle with this quantizer and the encoder of the rows.
     pub fn write(&self, dir: impl AsRef<Path>, evaluation: Value) -> Result<Bundle> {
         self.write_on(&Disk::default(), dir.as_ref(), evaluation)
     }
@@ -134,7 +133,7 @@ impl Learned {
     }
 }
 
-/// Vectors of rows chosen evenly among all, and the last `Seq` there is.
+/// Returns the vectors of rows chosen evenly from all rows, and the last `Seq`.
 fn sample(
     snapshot: &Snapshot,
     options: &LearnOptions,
@@ -147,14 +146,14 @@ fn sample(
             "there are no rows to learn from; insert some first",
         ));
     }
-    // Training holds the sample about three times over.
+    // Training holds about three copies of the sample.
     let (least, wanted) = (options.pq.codewords.min(1024), options.pq.sample);
     let most = (options.memory_limit / (12 * dim)).clamp(least.min(wanted), wanted);
     let most = rows.min(most as u64);
     let (mut number, mut seen, mut through) = (0_u64, 0_u64, 0);
     let mut vectors = Vec::with_capacity(most as usize * dim);
     snapshot.for_each_row(|row| {
-        // The i-th of n rows is taken where i * most / n steps: evenly, and `most` of them.
+        // The i-th of n rows is chosen if i * most / n increases there: that is evenly, and `most` in total.
         let step = |i: u64| u128::from(i) * u128::from(most) / u128::from(rows);
         if !held_out.contains(&number) {
             if step(seen + 1) > step(seen) {

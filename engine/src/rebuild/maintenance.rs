@@ -1,5 +1,5 @@
-//! The threads of an open database. One does background work: commits prepared rebuilds, merges segments, trains a
-//! first quantizer where the options ask for one. The other is the [`sealer`](crate::write::sealer).
+//! The threads of an open database. One does background work: commits prepared rebuilds, merges segments, and trains a
+//! first quantizer if the options ask for one. The other is the [`sealer`](crate::write::sealer).
 
 use super::first::{AutoQuantized, quantize_if_due};
 use crate::error::Result;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The threads, ended and joined on drop.
+/// The threads. They are stopped and joined on drop.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
     stop: Arc<Stop>,
@@ -25,13 +25,13 @@ pub(crate) struct Maintenance {
 #[derive(Debug, Default)]
 struct Stop {
     stopped: Mutex<bool>,
-    /// The same, for work that takes long to look at.
+    /// The same signal, for long-running work that polls it.
     flag: Arc<AtomicBool>,
     changed: Condvar,
 }
 
 impl Stop {
-    /// Waits for the next round. False if there is none.
+    /// Waits for the next round. Returns `false` if there is none.
     fn next_round(&self, pause: Duration) -> bool {
         let stopped = self.stopped.lock().unwrap_or_else(|e| e.into_inner());
         let wait = self
@@ -45,7 +45,7 @@ impl Stop {
 impl Maintenance {
     /// Starts the threads. They keep the store alive only while they work.
     ///
-    /// Returns an error if one can't be started; the other is then ended.
+    /// Returns an error if one can't be started; the other is then stopped.
     pub(crate) fn start(store: &Arc<Store>) -> Result<Self> {
         let sealer = store
             .options
@@ -68,7 +68,7 @@ impl Maintenance {
 }
 
 fn run(stop: &Stop, store: &Weak<Store>, pause: Duration) {
-    // Rows there were when training last failed: not tried again until there are twice as many.
+    // The number of rows when training last failed. It is tried again when there are twice as many.
     let mut failed_at = 0;
     let mut asked = true;
     while stop.next_round(pause) {

@@ -1,9 +1,9 @@
-//! Rebuilding under a new model while others query and insert: prepare anywhere, commit under the lock.
+//! Switching to another model while others query and insert: prepare anywhere, commit under the lock.
 //!
-//! *Prepare*, in any process and as a reader, writes the codes of every segment under the new model (and its vectors,
-//! where the encoder changed) into `staging/`, and then one small file, `READY`. *Commit* is the writing process's: this
-//! one, if the lock is free, or whichever holds it, whose maintenance thread looks for `READY`. Either may die at any
-//! step; what is staged stays, and the next one goes on from it.
+//! *Prepare* runs in any process, as a reader. It writes the codes of every segment under the new model (and its
+//! vectors, if the encoder differs) into `staging/`, and then one small file, `READY`. *Commit* is done by the writing
+//! process: this one, if the lock is free, or else the process that holds it, whose maintenance thread looks for
+//! `READY`. Either may be killed at any step. The staged files stay, and the next rebuild continues from them.
 
 mod commit;
 mod encode;
@@ -42,16 +42,16 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RebuildOptions {
-    /// The model to switch to; the newest one if none is given. An older one rolls back, and
-    /// [`ModelId::exact`] ends all approximation.
+    /// The model to switch to; by default the newest one. An older model rolls back, and [`ModelId::exact`] makes every
+    /// search exact.
     pub model: Option<ModelId>,
-    /// Threads that quantize and encode; 0: as many as the machine has cores.
+    /// The number of threads that quantize and encode; 0 means one per core.
     pub threads: usize,
-    /// Memory for buffers, in bytes.
+    /// The memory limit for buffers, in bytes.
     pub memory_limit: usize,
-    /// How long to wait for the writing process to commit, where another one has the lock.
+    /// How long to wait for the writing process to commit, if another process has the lock.
     pub wait: Duration,
-    /// Counts rows that have their new codes. Where it stops the rebuild, the staged files stay.
+    /// Receives the number of rows that have their new codes, and can stop the rebuild. Staged files then stay.
     pub watch: Watch,
 }
 
@@ -82,7 +82,7 @@ impl RebuildOptions {
     fn check_stop(&self) -> Result<()> {
         if self.watch.is_stopped() {
             return Err(Error::Cancelled(
-                "what was prepared is kept, and the next rebuild goes on from it",
+                "what was prepared is kept, and the next rebuild continues from it",
             ));
         }
         Ok(())
@@ -95,17 +95,17 @@ impl RebuildOptions {
 pub struct Rebuilt {
     /// The model that is active now.
     pub model: ModelId,
-    /// Rows that were quantized again.
+    /// The number of rows that were quantized again.
     pub rows: u64,
-    /// Rows whose codes under this model already existed.
+    /// The number of rows whose codes under this model already existed.
     pub reused: u64,
-    /// Texts that were encoded again because the encoder changed.
+    /// The number of texts that were encoded again because the encoder changed.
     pub encoded: u64,
-    /// Texts whose words were indexed.
+    /// The number of texts whose words were indexed.
     pub indexed: u64,
 }
 
-/// Switches a database to another model: prepares, then commits, or sees the writing process commit.
+/// Switches a database to another model: prepares, then commits or waits until the writing process has committed.
 pub fn rebuild(dir: impl AsRef<Path>, options: &RebuildOptions) -> Result<Rebuilt> {
     let layout = Layout::existing(dir.as_ref())?;
     let files: Arc<dyn Files> = Arc::new(Disk::default());
@@ -154,7 +154,7 @@ fn wait_for_commit(
 ) -> Result<()> {
     let deadline = Instant::now() + options.wait;
     loop {
-        // Where the model stays, only the end of the request tells that its missing files were adopted.
+        // If the model stays the same, only the end of the request shows that its missing files were added.
         let adopts = ready.base == Some(ready.model);
         let newest = manifest::newest(&Disk::default(), layout.dir())?.model_id();
         if newest == ready.model && (!adopts || Ready::read(layout)?.is_none()) {
@@ -165,7 +165,10 @@ fn wait_for_commit(
         }
         match Ready::read(layout)? {
             Some(now) if now != *ready => {
-                return Err(Error::model(format!("superseded by model {}", now.model)));
+                return Err(Error::model(format!(
+                    "this rebuild was superseded by model {}",
+                    now.model
+                )));
             }
             _ => {}
         }
@@ -174,8 +177,7 @@ fn wait_for_commit(
             return Err(stopped);
         }
         if Instant::now() >= deadline {
-            // It stays ready: the holder of the lock, or the next process to open the database,
-            // commits it.
+            // The request stays. The holder of the lock, or the next process to open the database, commits it.
             return Err(Error::Locked {
                 path: lock.into(),
                 holder: format!(
@@ -189,8 +191,8 @@ fn wait_for_commit(
     }
 }
 
-/// The model to rebuild to, with what the database lacks: one of texts that is older than words gets them when its active
-/// model is rebuilt.
+/// Returns the model to rebuild to, with what the database lacks: if texts were inserted before word search existed,
+/// rebuilding the active model adds words.
 fn completed(target: Model, active: &Model) -> Model {
     let is_old = active.kind() == RowsKind::Text && active.words_choice().is_none();
     match is_old && target.model_id() == active.model_id() {
@@ -206,7 +208,7 @@ fn has_files(snapshot: &Snapshot, target: &Model) -> bool {
         && (target.words().is_none() || snapshot.segments.iter().all(has_words))
 }
 
-/// Returns `true` if the snapshot is served by the model, and lacks nothing.
+/// Returns `true` if the snapshot uses the model and lacks nothing.
 fn is_served(snapshot: &Snapshot, target: &Model) -> bool {
     snapshot.model().model_id() == target.model_id() && has_files(snapshot, target)
 }
@@ -220,9 +222,9 @@ pub(crate) fn rebuild_store(store: &Store, options: &RebuildOptions) -> Result<R
         if let Some(why) = Ready::declined(&store.layout)? {
             return Err(Error::model(why));
         }
-        // The maintenance thread may have been faster.
+        // The maintenance thread may have committed first.
         if store.current().model.model_id() != ready.model {
-            return Err(Error::model("superseded by another rebuild"));
+            return Err(Error::model("this rebuild was superseded by another one"));
         }
     }
     Ok(rebuilt)

@@ -16,10 +16,10 @@ use crate::version::follow::Follower;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Stages every segment's files under the wanted model and asks for the commit. Does nothing if the model is active.
+/// Stages every segment's files under the requested model and requests the commit. Does nothing if the model is active.
 ///
-/// `seal` makes a segment of the rows that have none yet, if this process may: here their work is counted, told and can
-/// be stopped, which the commit's can't.
+/// `seal` makes a segment of the rows that are in none yet, if this process may. Their work is then counted and
+/// reported here and can be stopped, unlike in the commit.
 pub(super) fn prepare(
     files: &Arc<dyn Files>,
     layout: &Layout,
@@ -51,7 +51,7 @@ pub(super) fn prepare(
         seal()?;
     }
     reader.refresh()?;
-    // Opening a database commits what an earlier rebuild left ready.
+    // Opening a database commits an earlier rebuild that is ready.
     let base = reader.snapshot().model.id();
     if is_served(&reader.snapshot(), &target) {
         return Ok((None, rebuilt));
@@ -71,7 +71,7 @@ pub(super) fn prepare(
         let snapshot = reader.snapshot();
         if snapshot.model.id() != base {
             return Err(Error::model(
-                "another rebuild was committed meanwhile; run it again",
+                "another rebuild was committed in the meantime; run this one again",
             ));
         }
         let total: u64 = snapshot
@@ -85,7 +85,7 @@ pub(super) fn prepare(
             .sum();
         let mut news = false;
         if has_all {
-            // What differs is how candidates are scored: every file is there.
+            // Only the scoring of candidates differs, so every file exists.
             rebuilt.reused = total;
             options.watch.report(total, total);
             break;
@@ -114,7 +114,7 @@ pub(super) fn prepare(
             rebuilt.encoded += encoded.texts;
             rebuilt.indexed += encoded.indexed;
         }
-        // What was sealed meanwhile; then only the tail is left, which the commit encodes.
+        // The segments that were sealed in the meantime. Then only the tail is left, which the commit encodes.
         if !news || !reader.refresh()? {
             break;
         }
@@ -128,10 +128,10 @@ pub(super) fn prepare(
     Ok((Some(ready), rebuilt))
 }
 
-/// The model registered last.
+/// Returns the model registered last.
 fn newest(layout: &Layout, record: &VersionRecord) -> Result<ModelId> {
     registry::newest(layout, record.model_id(), record.encoder)?.ok_or_else(|| Error::NoModel {
-        wanted: "to rebuild with but `exact`".into(),
+        wanted: "to rebuild to, other than `exact`".into(),
     })
 }
 
@@ -157,7 +157,7 @@ fn open_target(
     Ok(Arc::new(completed(target, &active)))
 }
 
-/// Removes what an interrupted rebuild left unnamed.
+/// Removes files without a final name that an interrupted rebuild left.
 fn clear_unfinished(files: &dyn Files, staging: &std::path::Path) -> Result<()> {
     for name in files.list(staging).map_err(Error::io("listing", staging))? {
         if name.ends_with(".tmp") {

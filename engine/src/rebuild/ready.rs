@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 
-/// Says that a model's codes are staged for all segments but perhaps the newest.
+/// The request to commit: a model's codes are staged for all segments except perhaps the newest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ready {
     /// The model to switch to.
     pub(crate) model: ModelId,
-    /// The model that was active when it was prepared: what it is a step from.
+    /// The model that was active when this was prepared.
     pub(crate) base: Option<ModelId>,
 }
 
@@ -26,7 +26,7 @@ fn declined_path(layout: &Layout) -> PathBuf {
     layout.staging().join("DECLINED")
 }
 
-/// Returns `true` if a rebuild waits to be committed.
+/// Returns `true` if a rebuild is waiting to be committed.
 pub(crate) fn is_ready(layout: &Layout) -> bool {
     ready_path(layout).exists()
 }
@@ -37,7 +37,7 @@ impl Ready {
         layout.staging().join(model.to_string())
     }
 
-    /// Asks for the commit. Replaces an earlier request.
+    /// Requests the commit. Replaces an earlier request.
     pub(crate) fn request(&self, files: &dyn Files, layout: &Layout) -> Result<()> {
         remove(files, &declined_path(layout))?;
         let path = ready_path(layout);
@@ -45,7 +45,7 @@ impl Ready {
         files::publish(files, &path, &bytes).map_err(Error::io("writing", &path))
     }
 
-    /// The request that stands, if one does. An unreadable request is ignored.
+    /// Returns the current request, if there is one. An unreadable request is ignored.
     pub(crate) fn read(layout: &Layout) -> Result<Option<Self>> {
         let path = ready_path(layout);
         match std::fs::read(&path) {
@@ -55,7 +55,7 @@ impl Ready {
         }
     }
 
-    /// Takes the request back, or ends it.
+    /// Removes the request.
     pub(crate) fn withdraw(files: &dyn Files, layout: &Layout) -> Result<()> {
         remove(files, &ready_path(layout))
     }
