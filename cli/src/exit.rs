@@ -31,19 +31,19 @@ pub fn usage(what: impl Into<String>) -> anyhow::Error {
 #[error("{}", counted(*.0, "problem was found", "problems were found"))]
 pub struct Damaged(pub usize);
 
-/// A repair left something as it was, because it could only go on without it.
+/// A repair left damage as it was, because repairing it would lose data.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", counted(*.0, "problem was left as it is", "problems were left as they are"))]
 pub struct Unrepaired(pub usize);
 
-/// Something could not be read, and the command went on without it. The details are on stdout.
+/// Something could not be read, and the command continued without it. The details are on stdout.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", counted(*.0, "part could not be read and is left out", "parts could not be read and are left out"))]
 pub struct Lost(pub usize);
 
 /// Another program failed and has reported why.
 #[derive(Debug, thiserror::Error)]
-#[error("it ended with {0}")]
+#[error("it ended with exit code {0}")]
 pub struct Child(pub u8);
 
 fn counted(n: usize, one: &str, many: &str) -> String {
@@ -51,10 +51,9 @@ fn counted(n: usize, one: &str, many: &str) -> String {
     format!("{n} {what}")
 }
 
-/// Prints an error with its advice; gives the exit code of its kind.
+/// Prints an error with advice, and returns the exit code of its kind.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    // The reader of our output has closed the pipe (`mopqdb query ... | head`); that is not a
-    // failure.
+    // The reader of the output has closed the pipe (`mopqdb query ... | head`), which is not a failure.
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
@@ -68,7 +67,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// Returns the chain of causes, each once: errors of the engine and of the formats include their cause.
+/// Returns the chain of causes, each once, because errors of the engine and of the formats include their cause.
 pub(crate) fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain() {
@@ -104,43 +103,43 @@ pub fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Returns what to do next, unless the error says it.
+/// Returns what to do next, unless the error says so itself.
 fn advice(error: &anyhow::Error) -> Option<&'static str> {
     if error.downcast_ref::<Usage>().is_some() {
-        return Some("`mopqdb COMMAND --help` shows what it takes");
+        return Some("`mopqdb COMMAND --help` describes its arguments");
     }
     if error.downcast_ref::<Unrepaired>().is_some() {
         return Some(
-            "`mopqdb repair DB --yes` goes on without what can't be read, `mopqdb export DB DEST --format jsonl --salvage` writes out what can",
+            "`mopqdb repair DB --yes` continues without what can't be read; `mopqdb export DB DEST --format jsonl --salvage` exports what can",
         );
     }
     if error.downcast_ref::<Damaged>().is_some() {
-        return Some("`mopqdb repair DB` repairs what can be repaired, and deletes nothing");
+        return Some("`mopqdb repair DB` repairs what can be repaired and deletes nothing");
     }
     if let Some(mopqdb_formats::Error::Io { source, .. }) = cause(error) {
         return refused(source);
     }
     match cause::<Error>(error)? {
         Error::Corrupt(_) => Some(
-            "`mopqdb verify DB` lists what is damaged, `mopqdb repair DB` repairs what can be repaired",
+            "`mopqdb verify DB` lists what is damaged; `mopqdb repair DB` repairs what can be repaired",
         ),
         Error::OutcomeUnknown(_) => {
-            Some("run the same command again: rows that are there already are not inserted twice")
+            Some("run the same command again; rows that exist already are not inserted twice")
         }
         Error::NoModel { .. } => {
-            Some("`mopqdb models DB` lists the models it has, `mopqdb train DB` makes one")
+            Some("`mopqdb models DB` lists its models; `mopqdb train DB` trains one")
         }
         Error::Incompatible { what, .. } if what == "not a mopqdb database" => {
-            Some("`mopqdb create DB` makes one")
+            Some("`mopqdb create DB` creates one")
         }
         Error::Missing { remedy, .. } if !remedy.contains('`') => {
             Some("`mopqdb setup` installs the encoder library and the default encoder")
         }
         Error::NotFound { .. } => {
-            Some("`mopqdb create DB` makes one, `mopqdb insert DB FILE` makes and fills one")
+            Some("`mopqdb create DB` creates one; `mopqdb insert DB FILE` creates and fills one")
         }
         Error::Locked { .. } => Some(
-            "only one process can write at a time: run it again when that one has ended (`mopqdb insert --wait SECONDS` waits for it), or stop that one; query, get and other commands that only read work meanwhile",
+            "only one process can write at a time: run this again when the other process has ended (`mopqdb insert --wait SECONDS` waits for it), or stop that process; query, get and other commands that only read work in the meantime",
         ),
         Error::Io { source, .. } => refused(source),
         _ => None,
@@ -151,7 +150,7 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
 fn refused(source: &std::io::Error) -> Option<&'static str> {
     match source.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(
-            "free some space and run it again: `mopqdb prune DB` drops models that are not used, `mopqdb delete DB KEY` and then `mopqdb compact DB` drop rows; they work on a full disk",
+            "free some space and run this again: `mopqdb prune DB` removes unused models, `mopqdb delete DB KEY` and then `mopqdb compact DB` remove rows; these commands work on a full disk",
         ),
         ErrorKind::PermissionDenied => {
             Some("check who owns the directory; queries need to read it, inserts to write it")
@@ -160,7 +159,7 @@ fn refused(source: &std::io::Error) -> Option<&'static str> {
     }
 }
 
-/// The first cause of this type.
+/// Returns the first cause of this type.
 fn cause<E: std::error::Error + 'static>(error: &anyhow::Error) -> Option<&E> {
     error.chain().find_map(|cause| cause.downcast_ref())
 }
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_error_has_its_code_however_deep_it_is() {
+    fn each_kind_of_error_has_its_exit_code_at_any_depth() {
         let corrupt = Error::corrupt("f", "codes", 7, "checksum");
         let locked = Error::Locked {
             path: "LOCK".into(),

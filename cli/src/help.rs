@@ -11,7 +11,7 @@ Start:
 Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage;
 3 corrupt data; 4 locked by another process; 5 missing part (encoder library, trainer).";
 
-/// The page of a command: its name, and what `--help` prints.
+/// Returns the page of a command: its name, and the output of `--help`.
 fn page(command: &clap::Command, name: &str) -> String {
     let help = command
         .clone()
@@ -80,14 +80,14 @@ mod tests {
             let found = std::fs::read_to_string(docs.join(name)).unwrap_or_default();
             assert!(
                 found == *text,
-                "docs/cli/{name} is not what --help says; run `MOPQDB_WRITE_DOCS=1 cargo test -p mopqdb-cli page`"
+                "docs/cli/{name} differs from --help; run `MOPQDB_WRITE_DOCS=1 cargo test -p mopqdb-cli page`"
             );
         }
         let files = std::fs::read_dir(&docs).unwrap().count();
         assert_eq!(
             files,
             pages.len(),
-            "docs/cli holds a page of a command that is gone"
+            "docs/cli contains a page of a command that does not exist"
         );
     }
 }

@@ -1,4 +1,6 @@
-//! JSON that is safe to print on a terminal and means the same: what a terminal would act on is written `\uXXXX`.
+//! JSON that is safe to print on a terminal and has the same meaning: characters that a terminal would act on are
+//! written `
+//! uXXXX`.
 
 use crate::visible::acts;
 use serde::Serialize;
@@ -12,7 +14,7 @@ pub fn write(out: impl Write, object: &impl Serialize) -> Result<()> {
     Ok(object.serialize(&mut serializer)?)
 }
 
-/// Compact, with all the escapes that serde_json writes and those that it has no need of.
+/// Compact JSON, with additional escapes for terminals.
 struct Escaping;
 
 impl Formatter for Escaping {
@@ -20,7 +22,7 @@ impl Formatter for Escaping {
         let mut rest = part;
         while let Some((at, c)) = rest.char_indices().find(|(_, c)| acts(*c)) {
             out.write_all(&rest.as_bytes()[..at])?;
-            // All of them are of the basic plane: one escape each.
+            // All of these characters are in the basic plane, so each is one escape.
             write!(out, "\\u{:04x}", u32::from(c))?;
             rest = &rest[at + c.len_utf8()..];
         }
@@ -31,7 +33,7 @@ impl Formatter for Escaping {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_is_written_is_plain_and_what_is_read_is_exact() {
+    fn output_is_plain_and_parses_to_the_exact_value() {
         let value =
             serde_json::json!({"key\u{202e}": "a\u{1b}[31m\u{7f}\u{9b}\n\"\\ ключ 😀\u{2066}"});
         let mut written = Vec::new();

@@ -1,8 +1,8 @@
 //! Keys, one per line: how `keys` writes them, and `delete` and `query` read them.
 //!
-//! A line is the key as it is. Only a key that can't be a line, or would be read as something else, is written as a JSON
-//! string: one with a line end in it, and one that begins with a double quote. So every key survives the way through a
-//! pipe, and lists that other programs make need no escapes.
+//! A line is the key, unchanged. A key that can't be a line, or would be read differently, is written as a JSON string:
+//! a key that contains a line end or begins with a double quote. So every key survives a pipe, and lists from other
+//! programs need no escapes.
 
 use crate::rows::Lines;
 use anyhow::{Context, Result};
@@ -19,12 +19,12 @@ pub fn line(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key of a line.
+/// Returns the key of a line.
 fn key(line: &str) -> String {
     let quoted = line.starts_with('"').then(|| serde_json::from_str(line));
     match quoted {
         Some(Ok(key)) => key,
-        // It begins with a quote but is not JSON: a key that was written literally.
+        // It begins with a quote but is not JSON, so it is a literal key.
         _ => line.to_owned(),
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::{key, line};
 
     #[test]
-    fn every_key_is_a_line_and_that_line_is_the_key() {
+    fn every_key_is_written_as_a_line_that_is_read_as_the_key() {
         for plain in [
             "a",
             "two words",

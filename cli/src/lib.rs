@@ -35,9 +35,8 @@ pub fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }
 
-/// Prints a clap error. Help and version are not errors: clap prints them on stdout with exit code 0. What it quotes of
-/// the command line may come from a file (`mopqdb get my.db $(cat keys)`), and is printed plain if a terminal would act
-/// on it.
+/// Prints a clap error. Help and version are not errors: clap prints them on stdout with exit code 0. Quoted arguments
+/// may come from a file (`mopqdb get my.db $(cat keys)`), so characters that a terminal would act on are replaced.
 fn print_usage(error: &clap::Error) {
     let plain = error.to_string();
     if plain.contains(|c| c != '\n' && visible::acts(c)) {

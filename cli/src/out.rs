@@ -1,7 +1,7 @@
-//! Results on stdout: JSON where asked for, a table that fits on a terminal, tab-separated fields in a pipe. Messages on
+//! Results on stdout: JSON if requested, a table that fits the terminal, or tab-separated fields in a pipe. Messages on
 //! stderr.
 //!
-//! A terminal gets [visible] text only. A pipe gets the data as they are, but one row is one line, whatever is in it.
+//! A terminal gets only [visible] text. A pipe gets the data unchanged, except that a row is always one line.
 
 use crate::json;
 use crate::settings::Settings;
@@ -12,17 +12,17 @@ use serde::Serialize;
 use std::fmt::Display;
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
 
-/// Prints a message on stderr, on one line: it may quote keys, paths and what other programs said.
+/// Prints a message on stderr, on one line. It may quote keys, paths and messages of other programs.
 pub fn say(message: impl Display) {
     eprintln!("mopqdb: {}", visible(&message.to_string()));
 }
 
-/// Where results go.
+/// The output for results.
 #[derive(Debug)]
 pub struct Out {
     stdout: BufWriter<Stdout>,
     json: bool,
-    /// Columns of the terminal, if stdout is one.
+    /// The width of the terminal in columns, if stdout is a terminal.
     width: Option<usize>,
 }
 
@@ -70,8 +70,8 @@ impl Out {
         Ok(writeln!(self.stdout)?)
     }
 
-    /// Rows of cells below their header, if they have one: aligned and cut to the width on a terminal, one line and
-    /// tabs in a pipe.
+    /// Prints rows of cells below their header, if they have one: aligned and cut to the width of a terminal, or one
+    /// line with tabs in a pipe.
     pub fn table(&mut self, table: &Table) -> Result<()> {
         match self.width {
             Some(width) => write!(self.stdout, "{}", table.for_terminal(width))?,
@@ -90,13 +90,13 @@ impl Out {
 #[derive(Debug, Default)]
 pub struct Table {
     headers: Vec<String>,
-    /// Whether the column holds numbers, which end under one another.
+    /// Whether the column holds numbers, which are right-aligned.
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Columns; a name that begins with `>` is of numbers.
+    /// Creates a table with these columns. A name that begins with `>` is a column of numbers.
     pub fn new<S: AsRef<str>>(headers: &[S]) -> Self {
         Self {
             right: headers
@@ -117,7 +117,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The names of the columns, unless none has one.
+    /// Returns the names of the columns, if there are any.
     fn header(&self) -> Option<&Vec<String>> {
         let named = self.headers.iter().any(|header| !header.is_empty());
         named.then_some(&self.headers)
@@ -145,7 +145,7 @@ impl Table {
                 *width = (*width).max(measure_text_width(cell));
             }
         }
-        // The last column takes what is left; others are held to a third of the terminal.
+        // The last column takes the remaining width; others are limited to a third of the terminal.
         let last = widths.len() - 1;
         let mut left = width;
         for column in widths.iter_mut().take(last) {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_the_header_and_tabs_and_whole_texts() {
+    fn a_pipe_gets_the_header_tabs_and_complete_texts() {
         assert_eq!(
             hits().for_pipe(),
             "\tscore\tkey\ttext\n1\t0.5\ta\ta text\\nof two lines, and long\n10\t-12.25\tключ\\t2\t漢字漢字漢字漢字\n"

@@ -1,4 +1,4 @@
-//! Progress on stderr, on a terminal only: how far, how fast, how long still.
+//! Progress on stderr, only on a terminal: the amount done, the speed, and the remaining time.
 
 use crate::stop;
 use crate::visible::visible;
@@ -13,7 +13,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `doing` is a verb ("inserting"), counted in `unit` ("rows"); with no total there is no time left to tell.
+    /// Creates a bar. `doing` is a verb ("inserting"), counted in `unit` ("rows"). Without a total, no remaining time
+    /// is shown.
     pub fn new(doing: &str, unit: &str, total: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(10));
         let style = match total {
@@ -40,7 +41,7 @@ impl Progress {
         self.bar.set_position(done);
     }
 
-    /// Shows on this bar how far the engine's work has come, and stops it when the user asks for that.
+    /// Shows the engine's progress on this bar, and stops the work when the user asks for that.
     pub fn watch(&self) -> Watch {
         Watch::new()
             .on_progress(self.shown())

@@ -45,16 +45,16 @@ impl Settings {
     }
 }
 
-/// Threads, up to what the engine serves.
+/// Parses the number of threads, up to the engine's limit.
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads) if threads <= MAX_THREADS => Ok(threads),
-        Ok(_) => Err(format!("at most {MAX_THREADS}; 0 takes one for each core")),
+        Ok(_) => Err(format!("at most {MAX_THREADS}; 0 means one per core")),
         Err(_) => Err(format!("give a number from 0 to {MAX_THREADS}")),
     }
 }
 
-/// `512M` to a number. Powers of 1024.
+/// Parses `512M` as a number of bytes. Units are powers of 1024.
 fn bytes(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
@@ -81,7 +81,7 @@ mod tests {
     use super::bytes;
 
     #[test]
-    fn sizes_are_read_with_their_units() {
+    fn sizes_are_parsed_with_their_units() {
         assert_eq!(bytes("512M"), Ok(512 << 20));
         assert_eq!(bytes("2g"), Ok(2 << 30));
         assert_eq!(bytes("1048576"), Ok(1 << 20));

@@ -1,4 +1,4 @@
-//! Ctrl-C: the work in hand is finished, then the program stops. A second one stops it at once.
+//! Ctrl-C: the current step is finished, then the program stops. A second Ctrl-C stops it at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -7,12 +7,12 @@ static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Installs the handler of Ctrl-C and SIGTERM; [`asked`] reports a signal.
 pub fn listen() {
-    // An error means that a handler is there already: ours.
+    // An error means that our handler is installed already.
     let _ = ctrlc::set_handler(|| {
         if ASKED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        eprintln!("\nmopqdb: stopping after the work in hand (once more: at once)");
+        eprintln!("\nmopqdb: stopping after the current step (press Ctrl-C again to stop at once)");
     });
 }
 

@@ -3,11 +3,11 @@
 
 use std::borrow::Cow;
 
-/// Stands for a character that is not shown.
+/// The replacement for a character that is not shown.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// Returns the text as a terminal may show it, on one line: white space is a space, every other control character
-/// and every control of the writing direction is `�`.
+/// Returns the text as a terminal may show it, on one line: white space becomes a space, and every other control
+/// character and bidirectional control becomes `�`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) {
         return text.into();
@@ -34,7 +34,7 @@ fn is_line_end(c: char) -> bool {
     matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// The controls of the bidirectional algorithm (UAX #9): they reorder adjacent characters.
+/// Returns `true` for controls of the bidirectional algorithm (UAX #9), which reorder adjacent characters.
 fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::visible;
 
     #[test]
-    fn what_a_terminal_would_act_on_is_shown_as_a_replacement_and_the_rest_as_it_is() {
+    fn characters_that_a_terminal_acts_on_are_replaced_and_others_unchanged() {
         for plain in ["", "plain", "ключ 漢字 😀 e\u{301}", "שלום", "a\u{200d}b"] {
             assert_eq!(visible(plain), plain);
         }

@@ -1,4 +1,4 @@
-//! `mopqdb-train` on real databases: vectors in, a registered model out; then the database is rebuilt with it.
+//! Tests `mopqdb-train` on real databases: from vectors to a registered model, and a rebuild with it.
 
 use std::fs;
 use std::io::Write as _;
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// The models of a database but for `exact`, which every database has.
+/// Returns the models of a database except `exact`, which every database has.
 fn trained(db: &Path) -> Vec<mopqdb::ModelInfo> {
     let mut models = mopqdb::models(db).unwrap();
     models.retain(|model| model.method != "exact");
@@ -61,7 +61,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Keys in which eight directions tell what a query means and eight are noise.
+/// Creates keys in which eight dimensions carry the meaning of a query and eight are noise.
 fn vectors() -> Place {
     let place = Place {
         dir: tempfile::tempdir().unwrap(),
@@ -145,14 +145,14 @@ fn a_model_is_trained_registered_and_switched_to() {
     assert_eq!(db.model().id(), Some(model.id));
     assert_eq!(db.query(&[0.1f32; DIM], 10).unwrap().len(), 10);
 
-    // The same command again finds what it made.
+    // The same command again finds the model that it made.
     let again = place.train(&[&INPUTS[..], &["--json"]].concat());
     assert!(text(&again.stdout).contains(id), "{}", text(&again.stderr));
 }
 
-/// A run is known by all that decides its result, and is done only while its model is there.
+/// A run is identified by everything that determines its result, and counts as done only while its model exists.
 #[test]
-fn a_run_of_other_inputs_is_another_run() {
+fn a_run_with_other_inputs_is_another_run() {
     let place = vectors();
     let train = |more: &[&str]| -> serde_json::Value {
         let output = place.train(&[&INPUTS[..], &["--json"], more].concat());
@@ -166,12 +166,12 @@ fn a_run_of_other_inputs_is_another_run() {
     let outside = place.path("bundle");
     let outside = ["--out", outside.to_str().unwrap()];
     let unregistered = train(&outside);
-    assert!(!said_done(&[]), "the database has no such model");
+    assert!(!said_done(&[]), "the database does not have that model");
     let first = train(&[]);
     assert_eq!(first["model"], unregistered["model"]);
     assert!(said_done(&[]));
 
-    // The same numbers of rows, other vectors.
+    // The same numbers of rows, but different vectors.
     let (dim, mut queries) = mopqdb_formats::vectors::read_all(&place.path("q.npy")).unwrap();
     queries.iter_mut().for_each(|x| *x *= 1.5);
     let mut writer = VectorWriter::create(&place.path("q.npy"), dim).unwrap();
@@ -183,9 +183,12 @@ fn a_run_of_other_inputs_is_another_run() {
     db.insert(&[Row::vector("key-0", vec![9.0; DIM])]).unwrap();
     db.close().unwrap();
     let third = train(&[]);
-    assert_ne!(third["model"], second["model"], "another vector of a key");
+    assert_ne!(
+        third["model"], second["model"],
+        "a different vector of a key"
+    );
 
-    // A folder that is named holds one run at a time.
+    // A folder given by name holds one run at a time.
     let run = place.path("run");
     let run = ["--run", run.to_str().unwrap()];
     let named = |seed: &str| train(&[&run[..], &["--seed", seed]].concat());
@@ -195,7 +198,7 @@ fn a_run_of_other_inputs_is_another_run() {
 }
 
 #[test]
-fn pairs_whose_row_is_gone_are_left_out_and_counted() {
+fn pairs_without_a_row_are_left_out_and_counted() {
     let place = vectors();
     let mut pairs = fs::read_to_string(place.path("pairs.tsv")).unwrap();
     pairs.push_str("1\tgone\n2\tgone too\n");
@@ -216,7 +219,7 @@ fn pairs_whose_row_is_gone_are_left_out_and_counted() {
             ),
             "{said}"
         );
-        // Of the same pairs without those lines it is the same run.
+        // The same pairs without those lines are the same run.
         if !valid.is_empty() {
             let again = place.train(&INPUTS);
             assert!(text(&again.stderr).contains("done before"));
@@ -226,7 +229,7 @@ fn pairs_whose_row_is_gone_are_left_out_and_counted() {
 }
 
 #[test]
-fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
+fn bad_input_is_an_error_and_leaves_no_result() {
     let place = vectors();
     let words = |flags: &[&str], file: Option<(&str, &str)>| {
         if let Some((name, content)) = file {
@@ -239,7 +242,10 @@ fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     };
     let with = |pairs| ["--pairs", pairs, "--queries", "q.npy"];
     let empty = words(&with("empty.tsv"), Some(("empty.tsv", "")));
-    assert!(empty.contains("empty.tsv: no pairs"), "{empty}");
+    assert!(
+        empty.contains("empty.tsv: the file has no pairs"),
+        "{empty}"
+    );
     let no_tab = words(&with("a.tsv"), Some(("a.tsv", "0\tkey-0\n1 key-1\n")));
     assert!(no_tab.contains("a.tsv:2: has no tab"), "{no_tab}");
     let missing = words(&with("b.tsv"), Some(("b.tsv", "0\tkey-0\n1\tnobody\n")));
@@ -271,11 +277,11 @@ fn bad_input_is_named_and_leaves_nothing_that_looks_whole() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// The database and its runs on a file system with more and more room: no model until all of one fits, then the same
-/// one as where there was room from the start.
+/// The database and its runs are on a file system with more and more space: there is no model until a whole one fits,
+/// and then it is the same as with enough space from the start.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_named_and_leaves_no_model() {
+fn a_full_disk_is_reported_and_leaves_no_model() {
     let flags = [&INPUTS[..], &["--json"]].concat();
     let roomy = vectors();
     let expected = roomy.train(&flags);
@@ -292,7 +298,7 @@ fn a_full_disk_is_named_and_leaves_no_model() {
     let filler = db.join("filler");
     let rooms = [0, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512];
     for (refused, room) in rooms.into_iter().enumerate() {
-        // All there is, but for some KiB.
+        // Fill the disk except for some KiB.
         let mut file = fs::File::create(&filler).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}
         let size = file.metadata().unwrap().len();
@@ -304,8 +310,8 @@ fn a_full_disk_is_named_and_leaves_no_model() {
             let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             assert_eq!(done["recall"], expected["recall"], "with {room} KiB");
             assert_eq!(trained(&db).len(), 1);
-            assert!(refused >= 3, "{refused} times without room");
-            eprintln!("{refused} trainings without room, none left a model");
+            assert!(refused >= 3, "only {refused} runs without space");
+            eprintln!("{refused} runs without space, none left a model");
             return;
         }
         assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
@@ -316,10 +322,10 @@ fn a_full_disk_is_named_and_leaves_no_model() {
         assert!(trained(&db).is_empty(), "with {room} KiB");
         fs::remove_file(&filler).unwrap();
     }
-    panic!("not even with 512 KiB");
+    panic!("512 KiB were not enough");
 }
 
-/// A database of texts under the tiny encoder, which needs ONNX Runtime (`make setup`), and pairs for it.
+/// A database of texts with the tiny encoder, which needs ONNX Runtime (`make setup`), and pairs for it.
 fn texts(test: &str) -> Option<Place> {
     if let Err(error) = mopqdb::encoder::locate_onnxruntime() {
         assert!(
@@ -351,7 +357,7 @@ fn texts(test: &str) -> Option<Place> {
     Some(place)
 }
 
-/// Rebuilds with what a run has printed, and asks.
+/// Rebuilds with the model that a run printed, and queries.
 fn switch_to(place: &Place, output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let done: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -365,8 +371,8 @@ fn switch_to(place: &Place, output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn texts_are_encoded_once_and_learned_from() {
-    let Some(place) = texts("texts_are_encoded_once_and_learned_from") else {
+fn texts_are_encoded_once_for_training() {
+    let Some(place) = texts("texts_are_encoded_once_for_training") else {
         return;
     };
     let output = place.train(&["--pairs", "pairs.tsv", "--devices", "cpu:2", "--json"]);
@@ -378,8 +384,8 @@ fn texts_are_encoded_once_and_learned_from() {
 }
 
 #[test]
-fn an_encoder_that_learned_is_rebuilt_to() {
-    let Some(place) = texts("an_encoder_that_learned_is_rebuilt_to") else {
+fn a_rebuild_switches_to_a_trained_encoder() {
+    let Some(place) = texts("a_rebuild_switches_to_a_trained_encoder") else {
         return;
     };
     let before = Database::open(place.path("db"), Options::default())
@@ -402,10 +408,10 @@ fn an_encoder_that_learned_is_rebuilt_to() {
         .unwrap()
         .model();
     assert_ne!(model.encoder_id(), before);
-    assert_eq!(model.dim(), 24, "as wide as the new encoder");
+    assert_eq!(model.dim(), 24, "the width of the new encoder");
 }
 
-/// Two layers of BERT at random, 24 wide, with a word for every id of the tiny tokenizer; `config.json` beside.
+/// Two random layers of BERT, 24 wide, with a word for every id of the tiny tokenizer, and `config.json`.
 fn bert_weights(place: &Place) {
     let config = serde_json::json!({
         "num_hidden_layers": 2, "hidden_size": 24, "num_attention_heads": 3, "intermediate_size": 32
@@ -464,10 +470,11 @@ fn bert_weights(place: &Place) {
     .unwrap();
 }
 
-/// Ctrl-C (SIGINT) in the middle: a clean end, no model. Until then nobody else has the run's folder. (That a resumed run ends alike is tested in the library.)
+/// Ctrl-C (SIGINT) during a run: a clean end, no model. Until then no other run can use its folder. (A library test
+/// checks that a resumed run gives the same result.)
 #[cfg(unix)]
 #[test]
-fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
+fn ctrl_c_keeps_the_last_complete_epoch_and_leaves_no_model() {
     let place = vectors();
     let long = [
         &INPUTS[..],
@@ -502,7 +509,7 @@ fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
         .spawn()
         .unwrap();
     wait_for(&place.path("here/run.jsonl"));
-    // The same run beside it would write to the same files.
+    // The same run would write to the same files.
     let second = place.train(&[&INPUTS[..], &["--run", "here"]].concat());
     let said = text(&second.stderr);
     assert_eq!(second.status.code(), Some(4), "{said}");
@@ -518,9 +525,9 @@ fn ctrl_c_leaves_the_last_whole_epoch_and_no_model() {
     assert!(trained(&place.path("db")).is_empty());
 }
 
-/// `mopqdb train` holds the other end of the pipe: it closes it for a signal, and the system does if it is killed.
+/// `mopqdb train` holds the other end of the pipe. It closes it on a signal, and the system closes it if it is killed.
 #[test]
-fn the_end_of_the_parent_stops_the_run_after_its_step() {
+fn the_end_of_the_parent_stops_the_run_after_a_step() {
     let place = vectors();
     let mut child = Command::new(env!("CARGO_BIN_EXE_mopqdb-train"))
         .arg(place.path("db"))
@@ -548,7 +555,7 @@ fn the_end_of_the_parent_stops_the_run_after_its_step() {
     while child.try_wait().unwrap().is_none() {
         if begin.elapsed().as_secs() > 60 {
             child.kill().unwrap();
-            panic!("it goes on without its parent");
+            panic!("it continues without its parent");
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

@@ -51,9 +51,9 @@ pub struct Bench {
     seconds: f64,
 }
 
-/// Different queries, asked in turn.
+/// The number of different queries, which are run in turn.
 const QUERIES: usize = 64;
-/// Those whose answers are checked first.
+/// The number of queries whose answers are checked first.
 const CHECKED: usize = 3;
 
 impl Bench {
@@ -84,7 +84,7 @@ impl Bench {
         for (number, &query) in asked.iter().enumerate().take(CHECKED) {
             if snapshot.query_with(query, &options)? != plain.query_with(query, &options)? {
                 bail!(
-                    "query {number} has another answer than on the plain kernel; please report this, with what `mopqdb stats {}` says",
+                    "the answer to query {number} differs from that of the plain kernel; please report this with the output of `mopqdb stats {}`",
                     self.db.display()
                 );
             }

@@ -209,7 +209,7 @@ fn found(findings: &Findings) -> Value {
     })
 }
 
-/// Texts of several lengths by which the int8 variant is compared with what it was made from.
+/// Texts of several lengths, with which the int8 variant is compared with the original.
 const SAMPLES: [&str; 6] = [
     "water",
     "How do I split a string at whitespace?",

@@ -36,7 +36,7 @@ impl Compact {
         database.close()?;
         if done.out_of_room {
             bail!(
-                "the disk has no room for the rest; free some space or delete more rows, and run it again"
+                "the disk has no space for the rest; free some space or delete more rows, and run it again"
             );
         }
         Ok(())

@@ -45,7 +45,7 @@ pub struct Create {
     language: Option<Language>,
 }
 
-/// A precision by its name.
+/// Parses the name of a precision.
 fn precision(name: &str) -> Result<Precision, String> {
     let named = (Precision::ALL.into_iter()).find(|precision| precision.name() == name);
     named.ok_or_else(|| {
@@ -56,7 +56,7 @@ fn precision(name: &str) -> Result<Precision, String> {
     })
 }
 
-/// A language by its name.
+/// Parses the name of a language.
 fn language(name: &str) -> Result<Language, String> {
     let named = (Language::ALL.iter()).find(|language| language.name() == name);
     named.copied().ok_or_else(|| {

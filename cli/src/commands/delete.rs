@@ -43,7 +43,7 @@ impl Delete {
     /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         match &self.prefix {
-            // Easily the value of a variable that was never set (`--prefix "$OLD"`).
+            // This is easily the value of a variable that was never set (`--prefix "$OLD"`).
             Some(prefix) if prefix.is_empty() => Err(usage(
                 "--prefix is empty, which would delete every row; if that is what you want: `mopqdb keys DB | mopqdb delete DB -`",
             )),
@@ -72,7 +72,7 @@ impl Delete {
             true => out.object(&json!({"deleted": deleted, "missing": missing}))?,
             false if missing > 0 => {
                 out.line(format!(
-                    "deleted {}; {} not there",
+                    "deleted {}; {} not found",
                     plural(deleted, "row"),
                     plural(missing, "key")
                 ))?;
@@ -84,7 +84,7 @@ impl Delete {
     }
 }
 
-/// Deletes and counts, also where it ends early: what was deleted until then stays deleted.
+/// Deletes rows and counts them. If it ends early, the rows deleted until then stay deleted.
 fn by_prefix(database: Database, prefix: &str, settings: &Settings) -> Result<()> {
     stop::listen();
     let progress = Progress::new("deleting", "rows", Some(0));
@@ -100,7 +100,7 @@ fn by_prefix(database: Database, prefix: &str, settings: &Settings) -> Result<()
         }
         (Ok(_), false) => out.line(format!("deleted {}", plural(deleted, "row")))?,
         (Err(_), false) => say(format!(
-            "deleted {}, durably; no row after them, because:",
+            "deleted {}, durably, and then stopped, because:",
             plural(deleted, "row")
         )),
     }

@@ -113,7 +113,7 @@ impl Eval {
         self.columns.check_missing(&pairs, &questions)?;
         if questions.all.is_empty() {
             bail!(
-                "{}: no query has a right answer but itself, which --exclude-self leaves out",
+                "{}: the only right answer of each query is the query itself, which --exclude-self excludes",
                 self.pairs.display()
             );
         }
@@ -138,12 +138,12 @@ impl Eval {
         let lines: Vec<&Measured> = measured.iter().filter(is_printed).collect();
         if lines.is_empty() {
             bail!(
-                "no model that was asked for has codes to search by; leave --search codes out, or name another --model"
+                "none of the requested models has codes to search by; omit --search codes, or name another --model"
             );
         }
         for id in without {
             say(format!(
-                "model {id} has no codes to search by: that line is left out"
+                "model {id} has no codes to search by, so that line is omitted"
             ));
         }
         let mut out = Out::new(settings);
@@ -169,7 +169,8 @@ impl Eval {
         Ok(())
     }
 
-    /// The ways of searching that are printed, and those that are measured: a page shows all, unless some were asked for.
+    /// Returns the search modes that are printed, and those that are measured: a page shows all modes, unless some were
+    /// requested.
     fn searches(&self) -> (Vec<Search>, Vec<Search>) {
         let mut asked = self.search.clone();
         let mut seen = HashSet::new();
@@ -184,7 +185,7 @@ impl Eval {
         }
     }
 
-    /// The models to measure, each once, in the order in which they were asked for.
+    /// Returns the models to measure, each once, in the order in which they were requested.
     fn models(&self, active: ModelId) -> Result<Vec<ModelId>> {
         if self.model.is_empty() {
             return Ok(vec![active]);
@@ -201,7 +202,7 @@ impl Eval {
         Ok(models)
     }
 
-    /// The active model, the others with codes by age, then `exact`.
+    /// Returns the active model, the others with codes by age, then `exact`.
     fn all(&self, active: ModelId) -> Result<Vec<ModelId>> {
         let known = mopqdb::models(&self.db)?;
         let coded = known.iter().filter(|info| info.shape.is_some());

@@ -62,7 +62,7 @@ enum Kind {
 }
 
 impl Export {
-    /// Writes a directory that was not there, whole or not at all.
+    /// Writes a new directory, completely or not at all.
     pub fn run(self, settings: &Settings) -> Result<()> {
         stop::listen();
         if self.format == Kind::Jsonl {
@@ -87,7 +87,7 @@ impl Export {
         self.print(rows, &RowsRead::default(), settings)
     }
 
-    /// Writes the rows, which takes no more than the files that hold them.
+    /// Writes the rows, which needs only the files that hold them.
     fn rows(&self, settings: &Settings) -> Result<()> {
         if self.model.is_some() {
             return Err(usage("--model goes with --format npy or faiss"));
@@ -100,10 +100,10 @@ impl Export {
         }
     }
 
-    /// Makes the directory, and removes it again if it can't be filled: half an export is worse than none.
+    /// Creates the directory, and removes it if it can't be filled: a partial export is worse than none.
     fn in_new_dir<T>(&self, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
         std::fs::create_dir(&self.dest)
-            .with_context(|| format!("making the directory {}", self.dest.display()))?;
+            .with_context(|| format!("creating the directory {}", self.dest.display()))?;
         let written = write(&self.dest);
         if written.is_err() {
             let _ = std::fs::remove_dir_all(&self.dest);
@@ -140,7 +140,7 @@ impl Export {
     }
 }
 
-/// Rows on their way out, a few thousand at a time: keys and vectors.
+/// Calls `each` with keys and vectors, a few thousand rows at a time.
 fn for_each_batch(
     snapshot: &Snapshot,
     mut each: impl FnMut(&[String], &[f32]) -> Result<()>,

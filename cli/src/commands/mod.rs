@@ -113,7 +113,7 @@ fn warn(database: &Database) {
     let format = database.format();
     if format < mopqdb::FORMAT {
         say(format!(
-            "this database is in format {format}; its next change brings it to format {}, which mopqdb 0.1 can't open",
+            "this database has format {format}; its next change upgrades it to format {}, which mopqdb 0.1 can't open",
             mopqdb::FORMAT
         ));
     }
@@ -129,11 +129,11 @@ fn open_model(db: &Path, id: ModelId, settings: &Settings) -> Result<Model> {
     Ok(mopqdb::open_model(db, id, settings.threads)?)
 }
 
-/// Returns `true` if a model's codes can be computed from the stored vectors.
+/// Returns an error unless a model's codes can be computed from the stored vectors.
 fn same_encoder(snapshot: &Snapshot, model: &Model) -> Result<()> {
     if model.encoder_id() != snapshot.model().encoder_id() {
         anyhow::bail!(
-            "that model has another encoder than the stored vectors: `mopqdb rebuild DB --model ID` first"
+            "the encoder of that model differs from that of the stored vectors; run `mopqdb rebuild DB --model ID` first"
         );
     }
     Ok(())

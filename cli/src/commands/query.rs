@@ -90,7 +90,7 @@ pub struct Query {
     prefix: Option<String>,
 }
 
-/// Queries that share a pass over the codes.
+/// The number of queries that share a pass over the codes.
 const TOGETHER: usize = 64;
 
 impl Query {
@@ -141,7 +141,7 @@ impl Query {
     }
 }
 
-/// Asks a reader and prints its answers.
+/// Runs queries with a reader and prints the answers.
 struct Asker {
     reader: Reader,
     options: QueryOptions,
@@ -164,7 +164,7 @@ impl Asker {
         self.print(&explanation, texts.len())
     }
 
-    /// The hits of each query, and what the stages of all of them did if that is wanted.
+    /// Returns the hits of each query, and the explanation of all of them if it is requested.
     fn answers(
         &self,
         queries: &[mopqdb::Query<'_>],
@@ -174,7 +174,7 @@ impl Asker {
         Ok((hits, self.explain.then_some(explanation)))
     }
 
-    /// Prints an explanation for people; --json has it with each answer.
+    /// Prints an explanation for people; with --json it is part of each answer.
     fn print(&self, explanation: &Option<Explanation>, queries: usize) -> Result<()> {
         let Some(explanation) = explanation else {
             return Ok(());
@@ -260,7 +260,7 @@ impl Asker {
         let dim = vectors.dim();
         if dim != self.reader.model().dim() {
             bail!(
-                "{}: vectors of {dim} values; the database's have {}",
+                "{}: the vectors have {dim} values, but those of the database have {}",
                 path.display(),
                 self.reader.model().dim()
             );
@@ -357,7 +357,7 @@ fn stage(stage: &Stage) -> Value {
     })
 }
 
-/// Refuses a number of candidates where none are taken.
+/// Refuses a number of candidates in a mode that takes none.
 pub(super) fn check_candidates(search: Search, candidates: Option<usize>) -> Result<()> {
     match candidates {
         Some(_) if search != Search::Auto => Err(usage(format!(
@@ -367,7 +367,7 @@ pub(super) fn check_candidates(search: Search, candidates: Option<usize>) -> Res
     }
 }
 
-/// Refuses to search by codes where there are none, and says how to get some.
+/// Returns an error with advice if rows should be searched by codes and there are none.
 pub(super) fn check_codes(search: Search, snapshot: &Snapshot, db: &Path) -> Result<()> {
     if search == Search::Codes && snapshot.model().quantizer().is_none() {
         bail!(
@@ -378,13 +378,13 @@ pub(super) fn check_codes(search: Search, snapshot: &Snapshot, db: &Path) -> Res
     }
     if search == Search::Words && snapshot.model().kind() == RowsKind::Vector {
         return Err(usage(
-            "--search words is for texts, and this database holds vectors",
+            "--search words is for texts, but this database contains vectors",
         ));
     }
     Ok(())
 }
 
-/// Returns a way to fuse two orders by its name.
+/// Parses the name of a fusion.
 fn fusion(name: &str) -> Result<Fusion, String> {
     match name {
         "weighted" => Ok(Fusion::Weighted),
@@ -393,7 +393,7 @@ fn fusion(name: &str) -> Result<Fusion, String> {
     }
 }
 
-/// Returns a way of searching by its name.
+/// Parses the name of a search mode.
 pub(super) fn search(name: &str) -> Result<Search, String> {
     let named = Search::ALL.into_iter().find(|search| search.name() == name);
     named.ok_or_else(|| format!("it is one of {}", Search::ALL.map(Search::name).join(", ")))

@@ -64,7 +64,7 @@ impl Rebuild {
             return out.flush();
         }
         let mut words = format!("{} is active", rebuilt.model.short());
-        // Rows that were in no segment yet are quantized with the switch itself.
+        // Rows of the tail are quantized with the switch itself.
         if rebuilt.rows > 0 {
             words += &format!(", {} quantized", plural(rebuilt.rows, "row"));
         }

@@ -59,12 +59,12 @@ impl Repair {
     }
 }
 
-/// Lists what would be lost, and asks.
+/// Lists what would be lost, and asks the user.
 fn agrees(repaired: &Repaired) -> Result<bool> {
     for what in &repaired.pending {
         say(what);
     }
-    eprint!("Go on without it? The damaged files are kept in orphans/. [y/N] ");
+    eprint!("Continue without it? The damaged files are kept in orphans/. [y/N] ");
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The same script that `make setup` runs: the pins are in one place.
+/// The same script that `make setup` runs, so that the pins are in one place.
 const SCRIPT: &str = include_str!("../../../scripts/setup.py");
 
 /// Install ONNX Runtime and the default model, and make its bundle
@@ -38,13 +38,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Fetches what is missing and makes the default bundle.
+    /// Downloads what is missing and makes the default bundle.
     pub fn run(self, settings: &Settings) -> Result<()> {
         let dir = match self.dir {
             Some(dir) => dir,
-            None => {
-                data_dir().context("there is no HOME to keep them in; name a folder with --dir")?
-            }
+            None => data_dir().context("HOME is not set; name a folder with --dir")?,
         };
         let mut pieces = vec!["onnxruntime"];
         if !self.no_model {
@@ -75,7 +73,7 @@ impl Setup {
     }
 }
 
-/// Runs the script with Python, which is needed to fetch and never to run.
+/// Runs the script with Python, which is needed only for downloads.
 fn fetch(dir: &Path, wheels: Option<&Path>, pieces: &[&str]) -> Result<()> {
     let mut command = Command::new("python3");
     command.arg("-").arg("--dir").arg(dir);
@@ -86,7 +84,7 @@ fn fetch(dir: &Path, wheels: Option<&Path>, pieces: &[&str]) -> Result<()> {
     let mut child = match child {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(Error::Missing {
-                what: "there is no python3, which fetches the parts".into(),
+                what: "python3, which downloads the parts, is not installed".into(),
                 remedy: "install it (apt install python3 python3-pip) and run `mopqdb setup` again"
                     .into(),
             }
@@ -95,12 +93,12 @@ fn fetch(dir: &Path, wheels: Option<&Path>, pieces: &[&str]) -> Result<()> {
         other => other.context("starting python3")?,
     };
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // A Python that ends early has said why; what counts is how it ended.
+    // A Python that ends early has printed the reason, and its exit status is checked below.
     let _ = stdin.write_all(SCRIPT.as_bytes());
     drop(stdin);
     let status = child.wait().context("waiting for python3")?;
     if !status.success() {
-        bail!("the parts could not be fetched; nothing half-installed is used");
+        bail!("the parts could not be downloaded; nothing was partially installed");
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ impl StatsArgs {
     }
 }
 
-/// Returns the figures with self-explanatory labels.
+/// Returns the figures with their labels.
 fn labelled(stats: &Stats) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("rows", count(stats.rows)),
@@ -87,7 +87,7 @@ fn scanned(stats: &Stats) -> String {
     sized(all as u64, stats.rows)
 }
 
-/// Kinds that are there, then their sum.
+/// Returns the kinds that exist, and then their sum.
 fn on_disk(stats: &Stats) -> impl Iterator<Item = (&'static str, String)> {
     let (bytes, rows) = (stats.bytes, stats.rows);
     let kinds = [
@@ -144,7 +144,7 @@ fn drift(drift: &Drift) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Why to train now, and how.
+/// Returns why to train now, and how.
 fn advice(stats: &Stats) -> Option<String> {
     let drift = stats.drift.as_ref()?;
     let why = drift.advice.as_ref()?;

@@ -50,7 +50,8 @@ impl Tune {
             return Err(usage("--recall takes a share above 0 and at most 1"));
         }
         stop::listen();
-        // The lock first, so that nothing is measured in vain; without it what was measured is still printed.
+        // Takes the lock first, so that the measurement is not in vain. Without the lock the measurement is still
+        // printed.
         let opened = match Database::open(&self.db, settings.options()) {
             Ok(db) => Ok(db),
             Err(e @ Error::Locked { .. }) => Err(e),
@@ -101,7 +102,7 @@ impl Tune {
         out.flush()?;
         let Some(serving) = tuned.chosen else {
             bail!(
-                "no number of candidates finds {} of what the most find",
+                "no number of candidates finds {} of what the largest number finds",
                 self.recall
             );
         };

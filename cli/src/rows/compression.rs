@@ -1,10 +1,11 @@
-//! Sources that may be compressed, by gzip or zstd. The first bytes tell, not the name: standard input has none.
+//! Sources that may be compressed with gzip or zstd. The first bytes decide, not the name, because standard input has
+//! no name.
 
 use super::Format;
 use flate2::bufread::MultiGzDecoder;
 use std::io::{self, BufReader, Cursor, ErrorKind, Read};
 
-/// Compressed bytes read at once.
+/// The number of compressed bytes read at once.
 const CHUNK: usize = 128 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,13 +24,13 @@ impl Codec {
         }
     }
 
-    /// Returns `true` if this may be how the compressed bytes begin: for four bytes and more, if it is.
+    /// Returns `true` if these may be the first compressed bytes. From four bytes on the answer is definite.
     fn may_begin(self, start: &[u8]) -> bool {
         let begins = |magic: &[u8]| start.iter().zip(magic).all(|(byte, magic)| byte == magic);
         match (self, start) {
-            // Deflate is the only method that gzip has.
+            // Deflate is gzip's only method.
             (Self::Gzip, _) => begins(&[0x1f, 0x8b, 8]),
-            // A frame to be skipped, with which files of `pzstd` begin.
+            // A skippable frame, with which files of `pzstd` begin.
             (Self::Zstd, [0x50..=0x5f, rest @ ..]) => rest
                 .iter()
                 .zip(b"\x2a\x4d\x18")
@@ -61,10 +62,10 @@ impl Codec {
     }
 }
 
-/// Bytes that are decompressed if their first ones say that they are compressed.
+/// Bytes that are decompressed if the first ones show that they are compressed.
 ///
-/// Nothing is read before the first call, so that opening does not wait for a pipe. Memory is that of a window, 128 MiB
-/// for the widest that zstd makes unless told otherwise.
+/// Nothing is read before the first call, so that opening does not wait for a pipe. The memory is that of a window: 128
+/// MiB for the widest that zstd makes by default.
 pub(super) struct Decompressed {
     bytes: Box<dyn Read + Send>,
     state: State,
@@ -86,7 +87,7 @@ impl Decompressed {
         }
     }
 
-    /// Returns `true` if the bytes are compressed. Reads the first ones if none were read.
+    /// Returns `true` if the bytes are compressed. Reads the first bytes if necessary.
     pub(super) fn is_compressed(&mut self) -> io::Result<bool> {
         if let State::Unread(format) = self.state {
             self.begin(format)?;
@@ -118,7 +119,7 @@ impl Read for Decompressed {
     }
 }
 
-/// The number of bytes that decide: the magic number and, in an .fbin file, the dimensions.
+/// The number of bytes that are needed to decide: the magic number and, in an .fbin file, the dimensions.
 const START: usize = 8;
 
 /// Reads no more bytes than needed: a slow pipe may have only one short line yet.
@@ -140,8 +141,8 @@ fn codec_of(start: &[u8], format: Format) -> Option<Codec> {
     let codec = Codec::ALL
         .into_iter()
         .find(|codec| start.len() >= 4 && codec.may_begin(start))?;
-    // An .fbin file of 559,903 rows begins as gzip does. What follows is the width of its vectors there; in gzip it is a
-    // time: 0, or many seconds after 1970.
+    // An .fbin file of 559,903 rows begins like gzip. Then follows the width of its vectors; in gzip that is a time: 0,
+    // or many seconds after 1970.
     let after = start
         .get(4..8)
         .map(|bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")));
@@ -161,7 +162,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// With a checksum, as the program `zstd` writes it.
+    /// Returns zstd with a checksum, as the program `zstd` writes it.
     fn zst(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
         encoder.include_checksum(true).unwrap();
@@ -175,7 +176,7 @@ mod tests {
         Ok(all)
     }
 
-    /// Two pieces, one after the other, as `cat` makes them of two files.
+    /// Returns two pieces, one after the other, like two files joined with `cat`.
     fn twice(compress: fn(&[u8]) -> Vec<u8>) -> (Vec<u8>, usize) {
         let first = compress(b"one, ");
         (
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_read_to_the_last_and_plain_bytes_stay_as_they_are() {
+    fn all_pieces_are_read_and_plain_bytes_are_unchanged() {
         for compress in [gzip, zst] {
             let (bytes, _) = twice(compress);
             assert_eq!(
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_cut_off_anywhere_or_changed_are_an_error() {
+    fn truncated_or_changed_bytes_are_an_error() {
         for compress in [gzip, zst] {
             let (bytes, first) = twice(compress);
             for cut in (4..bytes.len()).filter(|cut| *cut != first) {
@@ -225,7 +226,7 @@ mod tests {
                 noticed += usize::from(read(&bytes, Format::Jsonl).is_err());
                 bytes[at] ^= 0x10;
             }
-            // What gzip tells of time and system is not checked by it.
+            // gzip has no checksum for its time and system fields.
             assert!(noticed > bytes.len() / 2, "{noticed} of {}", bytes.len());
         }
         let left_over = [&gzip(b"x")[..], b"not gzip at all"].concat();
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn fbin_with_as_many_rows_as_gzip_has_magic_is_told_by_its_width() {
+    fn fbin_whose_row_count_equals_the_gzip_magic_is_recognised_by_its_width() {
         let mut fbin = 559_903_u32.to_le_bytes().to_vec();
         fbin.extend(2_u32.to_le_bytes());
         fbin.extend([0; 8]);
@@ -245,12 +246,15 @@ mod tests {
         assert_eq!(read(&zst(&fbin), Format::Fbin).unwrap(), fbin);
     }
 
-    /// Gives its bytes one by one, and panics when asked for more.
+    /// A reader that gives its bytes one by one, and panics if more are requested.
     struct Slow(&'static [u8]);
 
     impl Read for Slow {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let (first, rest) = self.0.split_first().expect("nothing more for now");
+            let (first, rest) = self
+                .0
+                .split_first()
+                .expect("more bytes were requested than necessary");
             buffer[0] = *first;
             self.0 = rest;
             Ok(1)
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_pipe_is_asked_for_no_more_than_it_takes() {
+    fn a_slow_pipe_is_read_only_as_far_as_necessary() {
         let mut bytes = Decompressed::new(Box::new(Slow(b"{")), Format::Jsonl);
         assert!(!bytes.is_compressed().unwrap());
         let mut bytes = Decompressed::new(Box::new(Slow(b"\x1f\n")), Format::Txt);

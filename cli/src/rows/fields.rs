@@ -1,4 +1,4 @@
-//! Which fields of a JSON object hold what.
+//! The meaning of the fields of a JSON object.
 
 /// The field of a vector. No flag renames it.
 pub(super) const VECTOR: &str = "vector";
@@ -10,7 +10,7 @@ pub struct Fields {
     pub key: String,
     /// The field of the text.
     pub text: String,
-    /// Other fields are left out; otherwise they are an error.
+    /// Whether other fields are ignored instead of being an error.
     pub ignore_unknown: bool,
 }
 
@@ -34,7 +34,7 @@ impl Fields {
             }
             if name == VECTOR {
                 return Err(format!(
-                    "{flag} can't be {VECTOR:?}, the field of ready-made vectors"
+                    "{flag} can't be {VECTOR:?}, the field of precomputed vectors"
                 ));
             }
         }

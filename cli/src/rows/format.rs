@@ -1,4 +1,4 @@
-//! Formats of rows, and what the name of a file tells about its format.
+//! Formats of rows, and how the name of a file determines its format.
 
 use clap::ValueEnum;
 use mopqdb_formats::vectors::VectorFormat;
@@ -37,7 +37,7 @@ impl Format {
         })
     }
 
-    /// Returns `true` if its rows have no keys of their own, so that their numbers are their keys.
+    /// Returns `true` if its rows have no keys, so that their numbers are their keys.
     pub fn numbered(self) -> bool {
         !matches!(self, Self::Jsonl | Self::Tsv)
     }
@@ -52,7 +52,7 @@ impl Format {
     }
 }
 
-/// Returns the path without `.gz` or `.zst` at its end. Whether the file is compressed is told by its bytes alone.
+/// Returns the path without a final `.gz` or `.zst`. Only the bytes of a file decide whether it is compressed.
 pub(super) fn without_compression(path: &Path) -> PathBuf {
     let extension = path.extension().map(|e| e.to_ascii_lowercase());
     match extension.as_ref().and_then(|e| e.to_str()) {

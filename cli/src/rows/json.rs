@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) enum Json {
     Null,
     Bool,
-    /// Holds what 64 bits do, with a sign or without.
+    /// An integer that fits 64 bits, signed or unsigned.
     Whole(i128),
     Fraction(f64),
     Text(String),
@@ -15,16 +15,16 @@ pub(super) enum Json {
     Array(Numbers),
 }
 
-/// The numbers of an array, up to the first element that can't be taken.
+/// The numbers of an array, up to the first invalid element.
 #[derive(Default)]
 pub(super) struct Numbers {
     pub(super) values: Vec<f32>,
-    /// What the first element is that can't be taken.
+    /// A description of the first invalid element.
     pub(super) bad: Option<String>,
 }
 
 impl Json {
-    /// Returns what it is, for messages.
+    /// Returns a description of the type, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -48,9 +48,9 @@ impl Numbers {
             }
         };
         match element {
-            // Whole numbers of 64 bits never are.
+            // Integers of 64 bits are always within the range.
             Json::Fraction(number) if value.is_infinite() => {
-                self.bad = Some(format!("{number:e}; a 32-bit float holds up to 3.4e38"));
+                self.bad = Some(format!("{number:e}; a 32-bit float is at most 3.4e38"));
             }
             _ => self.values.push(value),
         }

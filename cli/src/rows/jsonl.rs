@@ -24,14 +24,14 @@ pub fn jsonl(line: &str, fields: &Fields) -> Result<Row, String> {
         .map_err(|error| broken(line, &error))?;
     if let Err(error) = reader.end() {
         return Err(format!(
-            "goes on after its JSON object, at column {}; give one JSON object per line",
+            "continues after its JSON object, at column {}; give one JSON object per line",
             column(line, &error)
         ));
     }
     object.row(fields)
 }
 
-/// Says what a line is that begins with neither `{` nor `[`.
+/// Describes a line that begins with neither `{` nor `[`.
 fn no_object(line: &str) -> String {
     match serde_json::from_str::<Json>(line) {
         Ok(json) => format!("is {}; give one JSON object per line", json.kind()),
@@ -47,10 +47,10 @@ fn broken(line: &str, error: &serde_json::Error) -> String {
         );
     }
     let said = error.to_string();
-    // The line is ours to say, and the column is counted otherwise.
+    // The message names the line already, and counts the column in characters.
     let what = match said.split(" at line ").next().unwrap_or_default() {
         "number out of range" => return format!("a number is too large, at column {column}"),
-        "expected ident" | "expected value" => "no value begins so",
+        "expected ident" | "expected value" => "not the beginning of a value",
         "key must be a string" => "a field's name is not in double quotes",
         what if what.starts_with("control character") => "a control character inside a string",
         what => what,
@@ -58,28 +58,28 @@ fn broken(line: &str, error: &serde_json::Error) -> String {
     format!("is not JSON: {what}, at column {column}")
 }
 
-/// The column in characters, from 1; serde_json counts bytes.
+/// Returns the column in characters, from 1; serde_json counts bytes.
 fn column(line: &str, error: &serde_json::Error) -> usize {
     let before = &line.as_bytes()[..error.column().saturating_sub(1).min(line.len())];
-    // Each character has one byte that does not continue another.
+    // Each character has exactly one byte that is not a continuation byte.
     1 + before.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
-/// What a JSON object has of the fields that are wanted.
+/// The requested fields of a JSON object.
 #[derive(Default)]
 struct Object {
     key: Option<Json>,
     text: Option<Json>,
     vector: Option<Json>,
-    /// The first field that is none of these.
+    /// The first unknown field.
     unknown: Option<String>,
-    /// A field that is there more than once.
+    /// A field that occurs more than once.
     twice: Option<String>,
 }
 
 impl Object {
-    /// Missing fields are reported before unknown ones: a misnamed field is both, and the first message is more
-    /// helpful.
+    /// Returns the row. Missing fields are reported before unknown ones, because a misnamed field is both and the first
+    /// message is more helpful.
     fn row(self, fields: &Fields) -> Result<Row, String> {
         if let Some(name) = self.twice {
             return Err(format!("has the field {name:?} twice"));
@@ -94,7 +94,7 @@ impl Object {
         let value = value(self.text, self.vector, &fields.text)?;
         if let Some(name) = self.unknown {
             return Err(format!(
-                "has the field {name:?}, which is not stored; --ignore-unknown leaves such fields out"
+                "has the field {name:?}, which is not stored; --ignore-unknown ignores such fields"
             ));
         }
         parse::check(Row::new(key, value))
@@ -102,32 +102,30 @@ impl Object {
 }
 
 fn value(text: Option<Json>, vector: Option<Json>, text_field: &str) -> Result<Value, String> {
-    // Exports write null where there is nothing.
+    // Exports write null for missing values.
     let given = |json: &Json| !matches!(json, Json::Null);
     let is_null = text.is_some() || vector.is_some();
     match (text.filter(given), vector.filter(given)) {
         (Some(text), None) => into_text(text, text_field).map(Value::Text),
         (None, Some(vector)) => into_vector(vector).map(Value::Vector),
         (Some(_), Some(_)) => Err(format!("has both {text_field:?} and {VECTOR:?}; give one")),
-        (None, None) if is_null => Err(format!(
-            "has neither {text_field:?} nor {VECTOR:?}: what is there is null"
-        )),
+        (None, None) if is_null => Err(format!("has only null in {text_field:?} and {VECTOR:?}")),
         (None, None) => Err(format!(
             "has neither {text_field:?} nor {VECTOR:?}; --text-field NAME reads the text from another field"
         )),
     }
 }
 
-/// Ids are often numbers; their digits become the key.
+/// Returns the key. Ids are often numbers; their digits become the key.
 fn into_key(json: Json, field: &str) -> Result<String, String> {
     match json {
         Json::Text(key) => Ok(key),
         Json::Whole(number) => Ok(number.to_string()),
         Json::Fraction(number) => Err(format!(
-            "{field:?} is the number {number}; a key is a string or a whole number of 64 bits"
+            "{field:?} is the number {number}; a key is a string or an integer of 64 bits"
         )),
         other => Err(format!(
-            "{field:?} is {}; a key is a string or a whole number",
+            "{field:?} is {}; a key is a string or an integer",
             other.kind()
         )),
     }
@@ -154,7 +152,7 @@ fn into_vector(json: Json) -> Result<Vec<f32>, String> {
     }
 }
 
-/// Reads the fields of an object that are wanted.
+/// Reads the requested fields of an object.
 struct Wanted<'a>(&'a Fields);
 
 impl<'de> DeserializeSeed<'de> for Wanted<'_> {

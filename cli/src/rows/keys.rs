@@ -29,8 +29,7 @@ impl KeyFile {
         self.lines.number()
     }
 
-    /// Returns the next row's key. Rows without a line of their own can't be taken, nor can any
-    /// after them.
+    /// Returns the next row's key. A row without a line in the file is an error, as are all rows after it.
     pub fn next_key(&mut self, row: &str) -> Result<Result<String, BadRow>> {
         match self.lines.read()? {
             Some(Ok("")) => Ok(Err(BadRow {
@@ -40,19 +39,19 @@ impl KeyFile {
             Some(Ok(key)) => Ok(Ok(key.to_owned())),
             Some(Err(bad)) => Ok(Err(bad.into())),
             None => anyhow::bail!(
-                "{} has {} keys, and {row} is one row more; give one key per row",
+                "{} has {} keys, but there is another row, {row}; give one key per row",
                 self.lines.name(),
                 self.lines.number()
             ),
         }
     }
 
-    /// After the last row: there must be no key left over.
+    /// Checks, after the last row, that no key is left over.
     pub fn expect_end(&mut self) -> Result<()> {
         match self.lines.read()? {
             None => Ok(()),
             Some(_) => anyhow::bail!(
-                "{} goes on after the last row's key, at line {}; all rows were inserted, do they have the right keys?",
+                "{} has more keys than there are rows, from line {} on; all rows were inserted, but do they have the right keys?",
                 self.lines.name(),
                 self.lines.number()
             ),

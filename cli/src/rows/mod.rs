@@ -1,7 +1,7 @@
 //! Rows in files: JSONL, TSV, TXT and vectors, compressed or not, read one row at a time so that memory stays flat.
 //!
-//! A row that can't be taken is a [`BadRow`] with its file and line; the reader goes on after it, so that the caller
-//! chooses between stopping and skipping.
+//! A row that can't be inserted is a [`BadRow`] with its file and line. The reader continues after it, so that the
+//! caller can choose between stopping and skipping.
 
 mod compression;
 mod fields;
@@ -32,12 +32,12 @@ use mopqdb::Row;
 use mopqdb_formats::lines::BadLine;
 use std::fmt;
 
-/// A row that can't be taken, and why.
+/// A row that can't be inserted, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadRow {
-    /// File and line, or file and row.
+    /// The file and line, or file and row.
     pub place: String,
-    /// What is wrong.
+    /// What is wrong with it.
     pub what: String,
 }
 
@@ -55,18 +55,18 @@ impl From<BadLine> for BadRow {
     }
 }
 
-/// A row as read: where, and under a key of its own or a number.
+/// A row as read, with its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadRow {
-    /// What to insert.
+    /// The row to insert.
     pub row: Row,
-    /// File and line, for messages.
+    /// The file and line, for messages.
     pub place: String,
-    /// The number of the line or row in its file, as `place` says it.
+    /// The number of the line or row in its file, as in `place`.
     pub number: u64,
 }
 
-/// How the rows of a file are named in messages.
+/// How messages name the rows of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Places {
     /// By line, from 1, in the file of this name.
@@ -85,20 +85,19 @@ impl Places {
     }
 }
 
-/// Something that gives rows, one after another.
+/// A source of rows.
 pub trait RowReader: Send {
-    /// Returns the next row, or what is wrong with it; `None` at the end. After an outer error nothing more can
-    /// be read.
+    /// Returns the next row, or what is wrong with it; `None` at the end. After an outer error nothing more can be
+    /// read.
     fn next_row(&mut self) -> Result<Option<Result<ReadRow, BadRow>>>;
 
-    /// Returns `true` if keys are made of row numbers, so that the same key in another file means
-    /// another row.
+    /// Returns `true` if keys are row numbers, so that the same key in another file means another row.
     fn numbered(&self) -> bool;
 
-    /// Returns how its rows are named in messages.
+    /// Returns how messages name its rows.
     fn places(&self) -> Places;
 
-    /// Returns how many rows there are, where the file says so.
+    /// Returns the number of rows, if the file states it.
     fn rows_total(&self) -> Option<u64> {
         None
     }

@@ -9,15 +9,15 @@ use mopqdb_formats::vectors::{VectorFormat, VectorReader};
 use std::io::BufReader;
 use std::path::Path;
 
-/// Decompressed bytes read at once.
+/// The number of decompressed bytes read at once.
 const CHUNK: usize = 256 << 10;
 
-/// Rows that were asked for: where they are, and in which format.
+/// The source of rows and their format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// Where they are.
+    /// The file or stream.
     pub source: Source,
-    /// How they are written.
+    /// The format of the rows.
     pub format: Format,
 }
 
@@ -32,7 +32,7 @@ impl Input {
         };
         let Some(format) = format.or_else(by_name) else {
             bail!(
-                "{}: can't tell the format by the name; give --format jsonl, tsv, txt, npy, fvecs or fbin",
+                "{}: the format can't be determined from the name; give --format jsonl, tsv, txt, npy, fvecs or fbin",
                 source.name()
             );
         };
@@ -40,7 +40,7 @@ impl Input {
     }
 }
 
-/// Opens rows. With `several` files numbered keys are `FILESTEM:N`.
+/// Opens rows. If there are `several` files, numbered keys are `FILESTEM:N`.
 pub fn open(input: &Input, several: bool, fields: &Fields) -> Result<Box<dyn RowReader>> {
     let prefix = match several {
         true => format!("{}:", input.source.stem()),
@@ -64,7 +64,7 @@ pub fn open(input: &Input, several: bool, fields: &Fields) -> Result<Box<dyn Row
     })
 }
 
-/// Opens lines, decompressed if need be.
+/// Opens lines, decompressed if necessary.
 pub(super) fn open_lines(source: &Source, format: Format) -> Result<Lines> {
     let bytes = Decompressed::new(source.open()?.bytes, format);
     let bytes = Box::new(BufReader::with_capacity(CHUNK, bytes));
@@ -80,7 +80,7 @@ fn open_vectors(input: &Input, format: VectorFormat) -> Result<VectorReader> {
         .with_context(|| format!("reading {name}"))?;
     let bytes = Box::new(BufReader::with_capacity(CHUNK, bytes));
     let reader = VectorReader::from_reader(name, bytes, format)?;
-    // A file that was cut off is refused before a row is read. How long a compressed one will be is not known.
+    // A truncated file is refused before any row is read. The decompressed length of a compressed file is unknown.
     if let Some(length) = raw.length.filter(|_| !compressed) {
         reader.check_length(length)?;
     }

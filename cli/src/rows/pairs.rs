@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// What the columns of a file of pairs are.
+/// The columns of a file of pairs.
 #[derive(Debug, Clone, Args)]
 pub struct Columns {
     /// The second column is a key, not a key's text
@@ -27,7 +27,7 @@ pub struct Columns {
     pub skip_missing: bool,
 }
 
-/// Pairs of a file.
+/// The pairs of a file.
 #[derive(Debug)]
 pub struct Pairs {
     /// Each query with all its right answers.
@@ -66,7 +66,8 @@ impl Columns {
         Ok(Pairs { asks, file })
     }
 
-    /// Refuses pairs whose right answers are not in the database, or, with `--skip-missing`, tells how many they are.
+    /// Refuses pairs whose right answers are not in the database, or, with `--skip-missing`, reports how many there
+    /// are.
     pub fn check_missing(&self, pairs: &Pairs, questions: &Questions) -> Result<()> {
         let answers = match self.by_key() {
             true => Answers::Keys,
@@ -75,7 +76,7 @@ impl Columns {
         let left_out = pairs.file.check_missing(
             |answer| questions.missing_answers.contains(answer),
             answers,
-            // With --groups a query may have other right rows than those of its lines.
+            // With --groups a query may have right rows other than those of its lines.
             questions.all.is_empty(),
             self.skip_missing,
         )?;
@@ -84,9 +85,9 @@ impl Columns {
     }
 }
 
-/// The vector of a query, whose number was checked as the pairs were read.
+/// Returns the vector of a query, whose number was checked when the pairs were read.
 fn row(number: &str, dim: usize, values: &[f32]) -> Vec<f32> {
-    let number: usize = number.parse().expect("a row number");
+    let number: usize = number.parse().expect("it was checked to be a row number");
     values[number * dim..][..dim].to_vec()
 }
 
@@ -98,8 +99,8 @@ fn lines(path: &Path) -> Result<Lines> {
     ))
 }
 
-/// `--groups FILE`: a line `key TAB group`, or a group alone, for the key that is the line's number. `-1` and an empty
-/// group are none.
+/// Reads `--groups FILE`: each line is `key TAB group`, or a group alone, for the key equal to the line number. `-1`
+/// and an empty group mean no group.
 pub fn groups(path: &Path) -> Result<HashMap<String, String>> {
     let mut lines = lines(path)?;
     let mut groups = HashMap::new();
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_with_the_same_query_are_one_query() {
+    fn lines_with_equal_queries_form_one_query() {
         let columns = Columns {
             key_ids: false,
             queries: None,
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn an_error_names_the_bad_line() {
         let columns = Columns {
             key_ids: true,
             queries: None,
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_may_be_rows_of_a_file_of_vectors() {
+    fn queries_may_be_row_numbers_in_a_file_of_vectors() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q.npy");
         let mut writer = mopqdb_formats::vectors::VectorWriter::create(&path, 2).unwrap();
@@ -180,13 +181,13 @@ mod tests {
         assert_eq!(asks[0].query, Value::Vector(vec![3.0, 4.0]));
         let said = format!("{:#}", read("0\tk\n2\tk\n", &columns).unwrap_err());
         assert!(
-            said.contains("p.tsv:2: row 2 of --queries, which has 2"),
+            said.contains("p.tsv:2: row 2 is not in --queries, which has 2 rows"),
             "{said}"
         );
     }
 
     #[test]
-    fn groups_go_by_key_or_by_line_number() {
+    fn groups_are_assigned_by_key_or_line_number() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("groups.txt");
         std::fs::write(&path, "5\n-1\nk\t7\n\n").unwrap();

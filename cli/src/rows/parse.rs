@@ -2,7 +2,7 @@
 
 use mopqdb::{Row, Value};
 
-/// `key TAB text`. Tabs after the first belong to the text.
+/// Parses `key TAB text`. Tabs after the first belong to the text.
 pub fn tsv(line: &str) -> Result<Row, String> {
     let (key, text) = line
         .split_once('\t')
@@ -10,7 +10,7 @@ pub fn tsv(line: &str) -> Result<Row, String> {
     check(Row::text(key, text))
 }
 
-/// Checks what the engine would refuse, because the line is known here.
+/// Makes the checks of the engine here, where the line is known.
 pub(super) fn check(row: Row) -> Result<Row, String> {
     row.check().map_err(|error| error.to_string())?;
     match &row.value {

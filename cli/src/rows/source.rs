@@ -1,4 +1,4 @@
-//! Where rows come from: a file or standard input.
+//! The source of rows: a file or standard input.
 
 use super::format::without_compression;
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Where rows come from.
+/// The source of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// Standard input.
@@ -15,15 +15,15 @@ pub enum Source {
     File(PathBuf),
 }
 
-/// Bytes as they are in the file.
+/// The bytes of a source, before decompression.
 pub(super) struct Raw {
     pub(super) bytes: Box<dyn Read + Send>,
-    /// How many there are; a pipe does not say.
+    /// The number of bytes; `None` for a pipe.
     pub(super) length: Option<u64>,
 }
 
 impl Source {
-    /// `-` is standard input.
+    /// Returns the source for an argument; `-` is standard input.
     pub fn of(argument: &Path) -> Self {
         match argument.as_os_str() == "-" {
             true => Self::Stdin,
@@ -39,7 +39,7 @@ impl Source {
         }
     }
 
-    /// Returns the name of the file without its directory and its extensions: of `d/x.jsonl.gz` that is `x`.
+    /// Returns the name of the file without its directory and extensions: `x` for `d/x.jsonl.gz`.
     pub(super) fn stem(&self) -> String {
         match self {
             Self::Stdin => "stdin".into(),

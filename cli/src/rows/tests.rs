@@ -1,4 +1,4 @@
-//! Each format gives its rows; each bad line its place and reason; memory does not follow the input.
+//! Each format gives its rows, each bad line its place and reason, and memory does not grow with the input.
 
 use super::*;
 use mopqdb::Value;
@@ -28,7 +28,7 @@ fn plain(rows: Vec<Result<ReadRow, BadRow>>) -> Vec<Row> {
 }
 
 #[test]
-fn jsonl_rows_hold_texts_or_vectors() {
+fn jsonl_rows_contain_texts_or_vectors() {
     let rows = plain(rows_of(
         "a.jsonl",
         b"{\"key\": \"a\", \"text\": \"one\\ntwo\"}\r\n\n{\"vector\": [1, 2.5e0], \"key\": 7}\n{\"key\":-3,\"text\":\"\"}",
@@ -41,7 +41,7 @@ fn jsonl_rows_hold_texts_or_vectors() {
 }
 
 #[test]
-fn a_bad_line_names_file_line_and_reason_and_the_next_is_read() {
+fn a_bad_line_is_reported_with_its_place_and_the_next_line_is_read() {
     for (line, said) in [
         ("{\"key\": \"a\"", "ends inside its JSON, at column 11"),
         ("{\"key\": \"a\"}", "neither \"text\" nor \"vector\""),
@@ -85,7 +85,7 @@ fn tsv_takes_the_first_tab_and_keeps_the_others() {
 }
 
 #[test]
-fn txt_lines_are_numbered_as_editors_do_and_by_file_when_there_are_several() {
+fn txt_lines_are_numbered_from_one_and_per_file() {
     let content = b"\xef\xbb\xbfone\n\nthree";
     let rows = plain(rows_of("a.txt", content, None, false));
     assert_eq!(rows, [Row::text("1", "one"), Row::text("3", "three")]);
@@ -97,7 +97,7 @@ fn txt_lines_are_numbered_as_editors_do_and_by_file_when_there_are_several() {
 }
 
 #[test]
-fn vectors_are_numbered_as_numpy_does_and_non_finite_ones_are_bad_rows() {
+fn vectors_are_numbered_from_zero_and_non_finite_ones_are_bad_rows() {
     let mut fbin = 3_u32.to_le_bytes().to_vec();
     fbin.extend(2_u32.to_le_bytes());
     for value in [1.0_f32, 2.0, f32::NAN, 0.0, 3.0, 4.0] {
@@ -114,14 +114,14 @@ fn vectors_are_numbered_as_numpy_does_and_non_finite_ones_are_bad_rows() {
 }
 
 #[test]
-fn a_format_that_can_not_be_told_is_asked_for() {
+fn an_unknown_format_is_an_error_with_a_remedy() {
     let error = Input::of(Path::new("data"), None).unwrap_err();
     assert!(error.to_string().contains("--format"), "{error}");
     assert_eq!(Format::of(Path::new("A.JSONL")), Some(Format::Jsonl));
 }
 
 #[test]
-fn extensions_of_compression_change_neither_format_nor_stem() {
+fn compression_extensions_change_neither_format_nor_stem() {
     for (name, format) in [
         ("A.JSONL.GZ", Some(Format::Jsonl)),
         ("x.y.npy.zst", Some(Format::Npy)),
@@ -137,7 +137,7 @@ fn extensions_of_compression_change_neither_format_nor_stem() {
 }
 
 #[test]
-fn an_array_that_is_longer_than_a_line_may_be_is_told_as_one() {
+fn a_json_array_longer_than_a_line_is_recognised() {
     let bytes = Cursor::new([&b"[{"[..], &[b'x'; 2000]].concat());
     let mut rows = texts::TextRows {
         lines: Lines::with_longest("f", Box::new(BufReader::with_capacity(100, bytes)), 1000),
@@ -156,14 +156,14 @@ fn columns_count_characters() {
 }
 
 #[test]
-fn the_longest_row_fits_on_a_line_however_it_is_escaped() {
+fn the_longest_row_fits_on_a_line_with_any_escapes() {
     let escaped = |bytes: usize| bytes * r"\u0001".len();
     let around = r#"{"key": "", "text": ""}"#.len();
     assert!(escaped(mopqdb::MAX_KEY) + escaped(mopqdb::MAX_TEXT) + around <= MAX_LINE);
 }
 
 #[test]
-fn keys_come_from_their_file_one_a_row() {
+fn keys_come_from_their_file_one_per_row() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("keys.txt");
     std::fs::write(&path, "a\n\nc\n").unwrap();
@@ -179,14 +179,14 @@ fn keys_come_from_their_file_one_a_row() {
     assert!(keys.expect_end().is_err());
     let error = keys.next_key("v.npy: row 3").unwrap_err().to_string();
     assert!(
-        error.contains("has 3 keys, and v.npy: row 3 is one row more"),
+        error.contains("has 3 keys, but there is another row, v.npy: row 3"),
         "{error}"
     );
 }
 
 #[test]
-fn any_bytes_give_rows_or_reasons_never_a_panic() {
-    // A small xorshift: seeded, so that a failure comes again.
+fn any_bytes_give_rows_or_errors_never_a_panic() {
+    // A small seeded xorshift, so that failures can be reproduced.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move || {
         state ^= state << 13;

@@ -8,9 +8,9 @@ use mopqdb::Row;
 pub(super) struct TextRows {
     pub(super) lines: Lines,
     pub(super) format: Format,
-    /// Names of the fields of JSONL.
+    /// The names of the fields of JSONL.
     pub(super) fields: Fields,
-    /// Before the number in each numbered key: `FILESTEM:` with several files.
+    /// The prefix of each numbered key: `FILESTEM:` if there are several files.
     pub(super) prefix: String,
 }
 
@@ -47,7 +47,7 @@ impl RowReader for TextRows {
 }
 
 impl TextRows {
-    /// A line that is too long may be a whole file in one JSON array.
+    /// Explains a line that is too long: it may be a whole file in one JSON array.
     fn explain(&self, bad: BadRow) -> BadRow {
         match self.format == Format::Jsonl && self.lines.begins_with(b'[') {
             true => BadRow {

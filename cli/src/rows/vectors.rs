@@ -1,21 +1,21 @@
-//! Rows of npy, fvecs and fbin: vectors under their numbers.
+//! Rows of npy, fvecs and fbin: vectors with numbers as keys.
 
 use super::{BadRow, Places, ReadRow, RowReader, parse};
 use anyhow::Result;
 use mopqdb::Row;
 use mopqdb_formats::vectors::VectorReader;
 
-/// Values held at once, at most.
+/// The maximum number of values held at once.
 const BUFFER: usize = 1 << 18;
 
-/// Numbers rows from 0, as numpy does.
+/// Numbers rows from 0, like numpy.
 pub(super) struct VectorRows {
     pub(super) places: Places,
-    /// Before the number in each key: `FILESTEM:` with several files.
+    /// The prefix of each key: `FILESTEM:` if there are several files.
     pub(super) prefix: String,
     pub(super) reader: VectorReader,
     pub(super) buffer: Vec<f32>,
-    /// Of the buffer's first unused row, in values.
+    /// The position of the buffer's first unused row, in values.
     pub(super) at: usize,
     pub(super) number: u64,
 }

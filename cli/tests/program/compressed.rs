@@ -1,4 +1,4 @@
-//! gzip and zstd: read wherever rows are, told by their bytes, and never cut off in silence.
+//! gzip and zstd: read wherever rows are read, recognised by their bytes, and never truncated without an error.
 
 use crate::support::{data, run, run_with};
 use std::io::Write;
@@ -44,12 +44,12 @@ fn every_format_is_read_compressed_from_files_and_from_standard_input() {
             assert_eq!(inserted(dir, &["--format", format], &bytes), "500 of 500");
             std::fs::remove_file(&plain).unwrap();
         }
-        // The same rows each time: nothing is new after the first.
+        // The rows are the same each time, so none is new after the first time.
         let stats = run(dir, &["stats", "x.db", "--json"]).json();
         assert_eq!(stats[0]["rows"], 500);
         std::fs::remove_dir_all(dir.join("x.db")).unwrap();
 
-        // Two members, as `cat a.gz b.gz` makes them, and a name that tells nothing of it.
+        // Two members, as `cat a.gz b.gz` makes them, and a name without a compression extension.
         let two = [
             compress(lines(0..5).as_bytes()),
             compress(lines(5..9).as_bytes()),
@@ -67,7 +67,7 @@ fn every_format_is_read_compressed_from_files_and_from_standard_input() {
         );
         std::fs::remove_dir_all(dir.join("x.db")).unwrap();
 
-        // Texts need an encoder: that one is asked for shows that the line was read.
+        // Texts need an encoder. An error about it shows that the line was read.
         run(dir, &["create", "x.db", "--dim", "2"]).ok();
         for (file, text) in [("t.tsv", "k\ta text\n"), ("t.txt", "a text\n")] {
             let packed = format!("{file}.{name}");
@@ -83,7 +83,7 @@ fn every_format_is_read_compressed_from_files_and_from_standard_input() {
 }
 
 #[test]
-fn numbered_keys_of_several_compressed_files_are_those_of_the_plain_files() {
+fn compressed_files_have_the_same_numbered_keys_as_plain_files() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     for name in ["a", "b"] {
@@ -96,10 +96,10 @@ fn numbered_keys_of_several_compressed_files_are_those_of_the_plain_files() {
 }
 
 #[test]
-fn damaged_and_cut_off_input_is_an_error_that_names_it_and_keeps_what_came_before() {
+fn damaged_or_truncated_input_is_an_error_and_the_rows_before_it_are_kept() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
-    // Enough rows for some of them to come out before the end is missed.
+    // Enough rows that some are read before the missing end is noticed.
     let rows = lines(0..60_000);
     for (name, bytes) in [
         ("x.jsonl.gz", gzip(rows.as_bytes())),
@@ -113,7 +113,7 @@ fn damaged_and_cut_off_input_is_an_error_that_names_it_and_keeps_what_came_befor
                 said.contains("data ends too early; is the copy complete?"),
                 "{said}"
             );
-            assert!(said.contains("durably; nothing after that"), "{said}");
+            assert!(said.contains("durably, and then stopped"), "{said}");
         }
         let kept = run(dir, &["stats", "x.db", "--json"]).json()[0]["rows"]
             .as_u64()

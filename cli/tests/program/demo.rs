@@ -1,10 +1,10 @@
-//! `make demo`: what it prints is what it runs.
+//! `make demo` prints the commands that it runs.
 
 use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn a_command_that_the_demo_prints_can_be_pasted() {
+fn commands_that_the_demo_prints_can_be_pasted() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/demo.sh");
     let script = std::fs::read_to_string(script).unwrap();
     let from = script.find("quoted() {").expect("it quotes what it prints");
@@ -37,7 +37,7 @@ fn a_command_that_the_demo_prints_can_be_pasted() {
         printed.starts_with("query demo.db 'split a string' "),
         "{printed}"
     );
-    // Pasted, it is the same words again.
+    // Pasted into a shell, it has the same words again.
     let pasted = bash(&format!("printf '%s|' {printed}"), &[]);
     assert_eq!(pasted, words.join("|") + "|");
     for line in script

@@ -1,11 +1,11 @@
-//! `eval`: its numbers recomputed, its page looked at.
+//! `eval`: its numbers are computed again, and its page is displayed.
 
 use crate::exporting::python;
 use crate::support::{data, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Coarse codes, so that ties abound; two models; three right keys a query.
+/// Coarse codes, so that ties are frequent; two models; three right keys per query.
 fn database(dir: &Path) {
     let rows = data(&dir.join("x.npy"), 1, 4000, 8);
     let mut queries = Vec::new();
@@ -57,7 +57,7 @@ fn database(dir: &Path) {
 const EVAL: [&str; 6] = ["eval", "x.db", "--pairs", "pairs.tsv", "--queries", "q.npy"];
 
 #[test]
-fn the_numbers_are_those_of_a_few_lines_of_numpy_on_exported_codes() {
+fn recall_equals_numpy_on_exported_codes() {
     let Some(python) = python("numpy") else {
         return;
     };
@@ -183,12 +183,12 @@ print(json.dumps({{
 }
 
 #[test]
-fn a_query_that_is_a_row_is_left_out_where_asked() {
+fn exclude_self_excludes_a_row_that_is_the_query() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     data(&dir.join("x.npy"), 1, 500, 8);
     run(dir, &["insert", "x.db", "x.npy"]).ok();
-    // Each row asks for itself and its neighbour's number: itself is always first.
+    // Each row is a query for itself and its neighbour; the row itself always comes first.
     let pairs: String = (0..50)
         .map(|n| format!("{n}\t{n}\n{n}\t{}\n", n + 1))
         .collect();
@@ -224,13 +224,13 @@ fn a_query_that_is_a_row_is_left_out_where_asked() {
     let arguments = ["eval", "x.db", "--pairs", "pairs.tsv", "--queries", "x.npy"];
     let said = run(dir, &[&arguments[..], &["--exclude-self"]].concat()).failed(1);
     assert!(
-        said.contains("no query has a right answer but itself"),
+        said.contains("the only right answer of each query is the query itself"),
         "{said}"
     );
 }
 
 #[test]
-fn the_page_stands_alone_and_a_browser_shows_it() {
+fn the_page_is_self_contained_and_a_browser_displays_it() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
@@ -299,7 +299,7 @@ fn the_page_stands_alone_and_a_browser_shows_it() {
 }
 
 #[test]
-fn any_two_models_are_compared_exact_included() {
+fn any_two_models_are_compared_including_exact() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
@@ -307,7 +307,7 @@ fn any_two_models_are_compared_exact_included() {
     let opq = opq.lines().find(|line| line.contains("opq")).unwrap();
     let opq = opq.split('\t').nth(1).unwrap();
     let eval = |more: &[&str]| run(dir, &[&EVAL[..], more].concat());
-    // The same model twice is measured once; the first is what the others are compared with.
+    // The same model given twice is measured once. The others are compared with the first.
     let both = ["--model", "exact", "--model", opq, "--model", "exact"];
     let coded = ["--search", "auto,codes", "--candidates", "100"];
     let measured = eval(&[&both[..], &coded, &["--json"]].concat()).json();
@@ -343,7 +343,7 @@ fn any_two_models_are_compared_exact_included() {
     );
     assert_eq!((lines.len(), lines[1][1], lines[2][1]), (3, "exact", "opq"));
     let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
-    // Two ways of searching rows without codes, and three with.
+    // Two search modes for rows without codes, and three with codes.
     for (side, count) in [("<div><small>exact ", 24), ("<div><small>opq ", 36)] {
         assert_eq!(page.matches(side).count(), count, "{side}");
     }
@@ -358,7 +358,7 @@ fn any_two_models_are_compared_exact_included() {
 }
 
 #[test]
-fn ways_of_searching_are_compared_with_the_first_and_with_exact_search() {
+fn search_modes_are_compared_with_the_first_and_with_exact_search() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
@@ -395,7 +395,7 @@ fn ways_of_searching_are_compared_with_the_first_and_with_exact_search() {
         fixed["candidates"],
         serde_json::json!({"10": 100, "50": 100, "100": 100})
     );
-    // All candidates are hits: what codes find, ties at the last place being taken in the order of insertion.
+    // All candidates are hits: the rows that codes find, with ties at the last place in the order of insertion.
     let codes = &eval(&["--search", "codes", "--json"]).json()[0];
     let at_100 = |line: &serde_json::Value, name: &str| line[name]["100"].as_f64().unwrap();
     let bounds = at_100(codes, "recall_worst")..=at_100(codes, "recall_best");
@@ -421,7 +421,7 @@ fn ways_of_searching_are_compared_with_the_first_and_with_exact_search() {
         (
             &["--search", "codes", "--model", "exact"],
             1,
-            "no model that was asked for has codes",
+            "none of the requested models has codes",
         ),
         (
             &["--search", "codes,fast"],
@@ -435,7 +435,7 @@ fn ways_of_searching_are_compared_with_the_first_and_with_exact_search() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_is_said_before_anything_is_measured() {
+fn a_page_that_cannot_be_written_is_an_error_before_measuring() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
@@ -446,7 +446,7 @@ fn a_page_that_cannot_be_written_is_said_before_anything_is_measured() {
             &[&["eval", "x.db", "--pairs", pairs], &queries[..]].concat(),
         )
     };
-    // The pairs are missing too: the page is looked at first.
+    // The pairs are missing too, but the page is checked first.
     let said = with("none.tsv", "no/such/page.html").failed(1);
     assert!(
         said.contains("no/such/page.html") && said.contains("No such file"),
@@ -455,7 +455,7 @@ fn a_page_that_cannot_be_written_is_said_before_anything_is_measured() {
     let ran = with("pairs.tsv", "x.db");
     assert_eq!(ran.out, "", "nothing was measured");
     assert!(ran.failed(1).contains("x.db: Is a directory"));
-    // A run that fails leaves no empty page, and no page of before is lost.
+    // A failing run leaves no empty page, and does not lose an earlier page.
     with("none.tsv", "new.html").failed(1);
     assert!(!dir.join("new.html").exists());
     std::fs::write(dir.join("old.html"), "before".repeat(100_000)).unwrap();
@@ -469,7 +469,7 @@ fn a_page_that_cannot_be_written_is_said_before_anything_is_measured() {
     assert!(page.ends_with("</html>\n") && !page.contains("before"));
 }
 
-/// Any Chromium: `MOPQDB_CHROMIUM`, or one on PATH. None, loudly, where there is none.
+/// Finds a Chromium: `MOPQDB_CHROMIUM`, or one on PATH. Prints a message if there is none.
 fn browser() -> Option<PathBuf> {
     let named = std::env::var_os("MOPQDB_CHROMIUM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -491,9 +491,9 @@ fn browser() -> Option<PathBuf> {
     found
 }
 
-/// `mopqdb-train` has the same rule and the same words: trainer/tests/program.rs.
+/// `mopqdb-train` has the same rule and the same messages; see trainer/tests.
 #[test]
-fn pairs_whose_row_is_gone_are_an_error_or_left_out_and_counted() {
+fn pairs_without_a_row_are_an_error_or_left_out_and_counted() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     data(&dir.join("x.npy"), 1, 300, 8);
@@ -544,7 +544,7 @@ fn pairs_whose_row_is_gone_are_an_error_or_left_out_and_counted() {
         assert_eq!(eval("none.tsv", more).failed(1), none);
         assert_eq!(train("none.tsv", more).failed(1), none);
     }
-    // Keys taken for texts.
+    // Keys used as texts.
     let texts = run(dir, &["eval", "x.db", "--pairs", "none.tsv"]).failed(1);
     assert!(texts.contains("give --key-ids"), "{texts}");
 }

@@ -1,11 +1,11 @@
-//! `export`: what others read is what we answer.
+//! `export`: other programs read the files and get the same answers.
 
 use crate::support::{data, run};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// A Python that has these modules: `MOPQDB_PYTHON`, or python3. None, loudly, where there is none.
+/// Finds a Python with these modules: `MOPQDB_PYTHON`, or python3. Prints a message if there is none.
 pub(crate) fn python(modules: &str) -> Option<String> {
     let named = std::env::var("MOPQDB_PYTHON").unwrap_or_else(|_| "python3".into());
     let has = Command::new(&named)
@@ -34,7 +34,7 @@ fn database(dir: &Path, metric: &str, model: &[&str]) {
 }
 
 #[test]
-fn rows_go_out_as_jsonl_and_come_in_again() {
+fn exported_jsonl_can_be_inserted_again() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir, "cosine", &[]);
@@ -48,7 +48,7 @@ fn rows_go_out_as_jsonl_and_come_in_again() {
         "inserted 4,999 rows (0 new, 0 replaced, 4,999 unchanged)\n"
     );
     run(dir, &["insert", "y.db", "out/rows.jsonl"]).ok();
-    // Rows come out with their length, rounded, so that scores may differ in their last digits.
+    // Rows are exported with their length, rounded, so scores may differ in their last digits.
     let asked = |db: &str| {
         let hits = run(dir, &["query", db, "--vectors", "q.npy"]).ok();
         let field = |line: &str, n: usize| line.split('\t').nth(n).unwrap().to_owned();
@@ -56,7 +56,7 @@ fn rows_go_out_as_jsonl_and_come_in_again() {
         hits.lines().map(hit).collect::<Vec<_>>()
     };
     for (own, copied) in asked("x.db").iter().zip(asked("y.db")) {
-        assert_eq!(own.0, copied.0, "the copy answers otherwise");
+        assert_eq!(own.0, copied.0, "the copy gives different answers");
         assert!((own.1 - copied.1).abs() < 1e-6, "{own:?} {copied:?}");
     }
     let said = run(dir, &["export", "x.db", "out", "--format", "npy"]).failed(1);
@@ -108,7 +108,7 @@ for s, r in zip(scores, rows):
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        // Faiss scores codes too, where there are some.
+        // Faiss also scores codes, if there are any.
         let search = if model.is_empty() { "exact" } else { "codes" };
         let codes = &[
             "query",
@@ -128,7 +128,7 @@ for s, r in zip(scores, rows):
     }
 }
 
-/// The same keys, but inside groups whose scores differ by less than 1e-5 relative.
+/// Checks that the keys are the same, in any order within groups whose scores differ by less than 1e-5 relative.
 fn same(ours: &Value, theirs: &Value, distances: bool) {
     let hits = ours["hits"].as_array().unwrap();
     let score = |n: usize| hits[n]["score"].as_f64().unwrap();
@@ -142,7 +142,7 @@ fn same(ours: &Value, theirs: &Value, distances: bool) {
             .iter()
             .enumerate()
             .any(|(at, hit)| hit["key"] == their_key && close(score(at), score(n)));
-        // The last group may go on past the tenth.
+        // The last group may continue after the tenth hit.
         assert!(
             in_group || close(score(n), score(hits.len() - 1)),
             "{their_key}: {ours}\n{theirs}"

@@ -1,9 +1,9 @@
-//! `stats` and `models`: what a person reads.
+//! `stats` and `models`, as people read them.
 
 use crate::support::{data, run};
 
 #[test]
-fn every_figure_of_stats_has_a_label_that_needs_no_other() {
+fn every_figure_of_stats_has_a_self_explanatory_label() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     data(&dir.join("x.npy"), 1, 3000, 8);
@@ -55,7 +55,7 @@ fn every_figure_of_stats_has_a_label_that_needs_no_other() {
     for jargon in ["a row", "tail", "dead"] {
         assert!(!told.contains(jargon), "{told}");
     }
-    // What scripts read keeps its names.
+    // The names for scripts stay the same.
     let stats = run(dir, &["stats", "x.db", "--json"]).json().remove(0);
     for name in [
         "rows",
@@ -79,7 +79,7 @@ fn every_figure_of_stats_has_a_label_that_needs_no_other() {
 }
 
 #[test]
-fn a_table_in_a_pipe_names_its_columns() {
+fn a_table_in_a_pipe_has_a_header() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     data(&dir.join("x.npy"), 1, 10, 8);

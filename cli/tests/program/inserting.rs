@@ -16,7 +16,7 @@ fn rows(dir: &Path) -> u64 {
 }
 
 #[test]
-fn every_format_of_vectors_gives_the_same_rows_and_the_same_file_twice_changes_nothing() {
+fn all_vector_formats_give_the_same_rows_and_inserting_again_changes_nothing() {
     let dir = dir();
     let dir = dir.path();
     for name in ["a.npy", "a.fvecs", "a.fbin"] {
@@ -26,7 +26,7 @@ fn every_format_of_vectors_gives_the_same_rows_and_the_same_file_twice_changes_n
     assert!(
         first
             .err
-            .contains("x.db did not exist: made it, 6 dimensions, cosine"),
+            .contains("x.db did not exist and was created: 6 dimensions, cosine"),
         "{}",
         first.err
     );
@@ -45,7 +45,7 @@ fn every_format_of_vectors_gives_the_same_rows_and_the_same_file_twice_changes_n
 }
 
 #[test]
-fn a_bad_line_stops_and_everything_before_it_is_kept_and_said() {
+fn a_bad_line_stops_the_insert_and_reports_the_rows_that_were_kept() {
     let dir = dir();
     let dir = dir.path();
     let mut lines: Vec<String> = (0..10)
@@ -87,7 +87,7 @@ fn a_bad_line_stops_and_everything_before_it_is_kept_and_said() {
 }
 
 #[test]
-fn a_numbered_key_with_other_content_needs_replace() {
+fn a_numbered_key_with_different_content_needs_replace() {
     let dir = dir();
     let dir = dir.path();
     data(&dir.join("a.npy"), 1, 10, 3);
@@ -95,21 +95,21 @@ fn a_numbered_key_with_other_content_needs_replace() {
     run(dir, &["insert", "x.db", "a.npy"]).ok();
     let said = run(dir, &["insert", "x.db", "b.npy"]).failed(1);
     assert!(
-        said.contains("b.npy: row 0: the key \"0\" exists with other content; give --replace"),
+        said.contains("b.npy: row 0: the key \"0\" exists with different content; give --replace"),
         "{said}"
     );
     assert_eq!(
         run(dir, &["insert", "x.db", "b.npy", "--replace"]).ok(),
         "inserted 10 rows (0 new, 10 replaced, 0 unchanged)\n"
     );
-    // Several files: a name of their own each.
+    // Each of several files has a name of its own.
     run(dir, &["insert", "x.db", "a.npy", "b.npy"]).ok();
     run(dir, &["get", "x.db", "a:0", "b:9"]).ok();
     assert_eq!(rows(dir), 30);
 }
 
 #[test]
-fn keys_come_from_a_file_one_a_row() {
+fn keys_come_from_a_file_one_per_row() {
     let dir = dir();
     let dir = dir.path();
     data(&dir.join("a.npy"), 1, 3, 3);
@@ -119,13 +119,13 @@ fn keys_come_from_a_file_one_a_row() {
     std::fs::write(dir.join("few.txt"), "x\ny\n").unwrap();
     let said = run(dir, &["insert", "x.db", "a.npy", "--keys", "few.txt"]).failed(1);
     assert!(
-        said.contains("few.txt has 2 keys, and a.npy: row 2 is one row more"),
+        said.contains("few.txt has 2 keys, but there is another row, a.npy: row 2"),
         "{said}"
     );
 }
 
 #[test]
-fn acknowledgements_come_after_each_durable_batch_and_a_slow_pipe_is_not_waited_for() {
+fn each_durable_batch_is_acknowledged_without_waiting_for_a_slow_pipe() {
     let dir = dir();
     let mut child = Command::new(program())
         .args(["insert", "x.db", "--ack"])
@@ -146,7 +146,7 @@ fn acknowledgements_come_after_each_durable_batch_and_a_slow_pipe_is_not_waited_
     };
     for n in 1..=3 {
         writeln!(stdin, "{{\"key\":\"{n}\",\"vector\":[{n},1]}}").unwrap();
-        // The pipe stays open: the row is inserted all the same, and can be read by others.
+        // The pipe stays open. The row is inserted nevertheless, and others can read it.
         assert_eq!(acked(), n);
         assert!(
             run(dir.path(), &["get", "x.db", &n.to_string()])
@@ -212,7 +212,7 @@ fn memory_stays_flat_while_a_large_stream_is_inserted() {
         eprintln!("SKIPPED: no /proc to read memory from");
         return;
     }
-    // 77 MB and then 180 MB pass through; what is held is one tail, whose size is set by `seal_rows` and `seal_bytes`.
+    // First 77 MB and then 180 MB pass through. Memory holds one tail, whose size `seal_rows` and `seal_bytes` set.
     let (small, large) = (peak(300_000), peak(700_000));
     eprintln!("peak anonymous memory: {small} kB at 300,000 rows, {large} kB at 700,000");
     assert!(
@@ -222,23 +222,23 @@ fn memory_stays_flat_while_a_large_stream_is_inserted() {
 }
 
 #[test]
-fn an_empty_input_makes_no_database() {
+fn an_empty_input_creates_no_database() {
     let dir = dir();
     let said = run_with(dir.path(), &["insert", "x.db"], "").failed(1);
     assert!(
-        said.contains("no rows to insert; no database was made"),
+        said.contains("no rows to insert; no database was created"),
         "{said}"
     );
     assert!(!dir.path().join("x.db").exists());
     let said = run_with(dir.path(), &["insert", "x.db"], "oops\n").failed(1);
     assert!(
-        said.contains("stdin:1:") && said.contains("no database was made"),
+        said.contains("stdin:1:") && said.contains("no database was created"),
         "{said}"
     );
 }
 
-/// The one line of stderr about codes.
-fn said_of_codes(err: &str) -> &str {
+/// Returns the line of stderr about codes.
+fn line_about_codes(err: &str) -> &str {
     let mut lines = err.lines().filter(|line| line.contains("codes"));
     let said = lines.next().unwrap_or_else(|| panic!("nothing: {err}"));
     assert_eq!(lines.next(), None, "{err}");
@@ -255,10 +255,10 @@ fn methods(dir: &Path) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn codes_that_find_the_nearest_of_their_own_rows_are_learned_unasked() {
+fn codes_with_high_recall_on_their_rows_are_learned_automatically() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
-    // Four values of a byte each: hardly anything is lost.
+    // Four values with a byte each lose almost nothing.
     let vectors = data(&dir.join("x.npy"), 5, 65_536, 4);
     let exact = ["--no-auto", "--json"];
     let quiet = run(dir, &[&["insert", "x.db", "x.npy"], &exact[..]].concat());
@@ -276,9 +276,9 @@ fn codes_that_find_the_nearest_of_their_own_rows_are_learned_unasked() {
     let ask = || run(dir, &["query", "x.db", "--vectors", "q.npy", "--json"]).json();
     let before = ask();
 
-    // The next insert learns, though it brings nothing new.
+    // The next insert learns codes, though it adds no new row.
     let learned = run(dir, &["insert", "x.db", "x.npy", "--json"]);
-    let said = said_of_codes(&learned.err).to_owned();
+    let said = line_about_codes(&learned.err).to_owned();
     let figures = learned.json().remove(0);
     let recall = figures["learned"]["recall_of_exact"].as_f64().unwrap();
     assert!((0.99..=1.0).contains(&recall), "{figures}");
@@ -293,7 +293,7 @@ fn codes_that_find_the_nearest_of_their_own_rows_are_learned_unasked() {
         methods(dir),
         [("exact".into(), false), ("opq".into(), true)]
     );
-    // As many are found by whoever counts again.
+    // Counting again gives the same share.
     let keys = |answers: &[serde_json::Value]| -> Vec<Vec<String>> {
         let keys = |answer: &serde_json::Value| {
             let hits = answer["hits"].as_array().unwrap().iter();
@@ -305,7 +305,7 @@ fn codes_that_find_the_nearest_of_their_own_rows_are_learned_unasked() {
         .map(|(exact, ours)| exact.iter().filter(|key| ours.contains(key)).count());
     assert!(kept.sum::<usize>() >= 985, "of 1,000");
 
-    // Whoever goes back is not overruled.
+    // A user who switches back is not overruled.
     run(dir, &["rebuild", "x.db", "--model", "exact"]).ok();
     let again = run(dir, &["insert", "x.db", "x.npy"]);
     assert!(
@@ -317,13 +317,13 @@ fn codes_that_find_the_nearest_of_their_own_rows_are_learned_unasked() {
 }
 
 #[test]
-fn codes_that_lose_the_nearest_rows_are_not_switched_to() {
+fn codes_with_low_recall_are_not_used() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
-    // Noise in all directions: a bit for each of 64 values tells little of it.
+    // Noise in all directions: one bit for each of 64 values represents little of it.
     data(&dir.join("x.npy"), 5, 65_536, 64);
     let first = run(dir, &["insert", "x.db", "x.npy", "--json"]);
-    let said = said_of_codes(&first.err);
+    let said = line_about_codes(&first.err);
     assert!(
         said.contains("less than 0.99, so rows are searched exactly as before"),
         "{said}"
@@ -354,14 +354,14 @@ fn few_rows_get_no_codes_and_no_advice() {
     assert_eq!(methods(dir), [("exact".into(), true)]);
 }
 
-/// Runs `insert`, which must refuse a key, name both places and say what it has kept.
+/// Runs `insert`, which must refuse a key, name both places and print what it kept.
 fn refuses_a_second(dir: &Path, arguments: &[&str], places: [&str; 2], kept: u64) {
     let arguments = [&["insert", "x.db"], arguments].concat();
     let said = run(dir, &arguments).failed(1);
     for place in places {
         assert!(said.contains(place), "{place:?} is not named: {said}");
     }
-    assert!(said.contains("came before in this run"), "{said}");
+    assert!(said.contains("occurred before in this run"), "{said}");
     let rows_kept = match kept {
         1 => "inserted 1 row (".to_owned(),
         n => format!("inserted {n} rows ("),
@@ -372,7 +372,7 @@ fn refuses_a_second(dir: &Path, arguments: &[&str], places: [&str; 2], kept: u64
 }
 
 #[test]
-fn the_same_key_twice_in_one_run_is_refused_by_both_places_in_every_format() {
+fn a_key_twice_in_one_run_is_refused_with_both_places_in_every_format() {
     let dir = dir();
     let dir = dir.path();
     for sub in ["d1", "d2"] {
@@ -415,7 +415,7 @@ fn the_same_key_twice_in_one_run_is_refused_by_both_places_in_every_format() {
         ["at two.jsonl:3", "more.jsonl:2"],
         3,
     );
-    // A key of its own may be spelt as a number of another file.
+    // A given key may look like a number of another file.
     std::fs::write(
         dir.join("own.jsonl"),
         "{\"key\":\"x:1\",\"vector\":[1,1]}\n",
@@ -447,7 +447,7 @@ fn a_second_row_of_a_key_is_found_across_batches_too() {
 }
 
 #[test]
-fn of_two_rows_with_one_key_skip_bad_keeps_the_first_and_replace_the_last() {
+fn skip_bad_keeps_the_first_row_of_a_key_and_replace_the_last() {
     let dir = dir();
     let dir = dir.path();
     std::fs::write(
@@ -463,7 +463,7 @@ fn of_two_rows_with_one_key_skip_bad_keeps_the_first_and_replace_the_last() {
     assert_eq!(run(dir, &["get", "x.db", "a"]).ok(), "a\t[0, 1]\n");
 }
 
-/// The rows that are in the log only, which each process that opens the database has to go through.
+/// Returns the number of rows that are only in the log, which each process that opens the database must read.
 fn in_the_log(dir: &Path, db: &str) -> u64 {
     run(dir, &["stats", db, "--json"]).json()[0]["tail_rows"]
         .as_u64()
@@ -471,10 +471,10 @@ fn in_the_log(dir: &Path, db: &str) -> u64 {
 }
 
 #[test]
-fn a_large_log_is_sealed_at_the_end_and_small_ones_wait_for_more() {
+fn a_large_log_is_sealed_at_the_end_and_a_small_one_is_not() {
     let dir = dir();
     let dir = dir.path();
-    // 9 MB of vectors; 70,000 rows of little; a few rows.
+    // 9 MB of vectors; 70,000 small rows; a few rows.
     data(&dir.join("large.npy"), 1, 18_000, 128);
     data(&dir.join("many.npy"), 1, 70_000, 2);
     data(&dir.join("small.npy"), 1, 9000, 128);
@@ -487,14 +487,18 @@ fn a_large_log_is_sealed_at_the_end_and_small_ones_wait_for_more() {
     assert_eq!(insert("many.db", "many.npy"), 0);
     assert_eq!(insert("small.db", "small.npy"), 9000);
     run(dir, &["insert", "small.db", "more.npy", "small.npy"]).ok();
-    assert_eq!(in_the_log(dir, "small.db"), 0, "it is the log that counts");
+    assert_eq!(
+        in_the_log(dir, "small.db"),
+        0,
+        "the size of the log decides"
+    );
     assert_eq!(
         insert("small.db", "small.npy"),
         0,
         "nothing new, nothing to seal"
     );
 
-    // Before a bad row too.
+    // The same with rows before a bad row.
     let mut lines: String = (0..70_000)
         .map(|n| format!("{{\"key\":\"{n}\",\"vector\":[{n},1]}}\n"))
         .collect();

@@ -1,4 +1,4 @@
-//! Ctrl-C: the work in hand is finished, what was acknowledged is kept, and the program ends by itself.
+//! Ctrl-C: the current step is finished, what was acknowledged is kept, and the program ends by itself.
 
 use crate::support::{program, run};
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ fn ctrl_c_keeps_every_acknowledged_row() {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Rows without end, until nobody reads them.
+    // An endless stream of rows, until no one reads it.
     let feeding = std::thread::spawn(move || {
         for n in 0.. {
             let line = format!("{{\"key\":\"{n}\",\"vector\":[{n},1,2,3,4,5,6,7]}}\n");
@@ -48,13 +48,16 @@ fn ctrl_c_keeps_every_acknowledged_row() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("stopping after the work in hand") && said.contains("durably"),
+        said.contains("stopping after the current step") && said.contains("durably"),
         "{said}"
     );
     let rows = run(dir.path(), &["stats", "x.db", "--json"]).json()[0]["rows"]
         .as_u64()
         .unwrap();
-    assert_eq!(rows, acked, "what was acknowledged last is what there is");
+    assert_eq!(
+        rows, acked,
+        "the rows are those that were acknowledged last"
+    );
     assert!(
         said.contains(&format!("{} new", thousands(acked))),
         "{said}"
@@ -97,14 +100,14 @@ fn a_second_ctrl_c_ends_it_at_once() {
         std::thread::sleep(Duration::from_millis(30));
         assert!(
             started.elapsed() < Duration::from_secs(10),
-            "it does not end"
+            "the program does not end"
         );
     }
     run(dir.path(), &["get", "x.db", "a"]).ok();
 }
 
 #[test]
-fn a_creation_that_was_killed_does_not_stand_in_the_way_of_the_next() {
+fn a_killed_creation_does_not_prevent_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let row = "{\"key\":\"a\",\"vector\":[1,2]}\n";
     std::fs::write(dir.path().join("row.jsonl"), row).unwrap();
@@ -121,7 +124,7 @@ fn a_creation_that_was_killed_does_not_stand_in_the_way_of_the_next() {
         std::thread::sleep(Duration::from_micros(500 * n));
         child.kill().unwrap();
         killed += usize::from(child.wait().unwrap().code().is_none());
-        // Both ways of going on, whichever moment it was.
+        // Both ways to continue, whenever the kill happened.
         if n % 2 == 0 {
             let again = run(dir.path(), &["create", &name, "--dim", "2"]);
             if again.code != 0 {
@@ -137,13 +140,14 @@ fn a_creation_that_was_killed_does_not_stand_in_the_way_of_the_next() {
     );
 }
 
-/// `mopqdb train` with a trainer beside it that notes its process id and then does this.
+/// Starts `mopqdb train` with a trainer next to it that stores its process id and then runs this script.
 fn training(dir: &Path, script: &str) -> (Child, u32) {
     training_with(dir, script, &[])
 }
 
 fn training_with(dir: &Path, script: &str, flags: &[&str]) -> (Child, u32) {
-    // Written by other processes: one that we had open for writing could not be run while another test forks.
+    // Written by other processes: a file that this process has open for writing could not be run while another test
+    // forks.
     let program = dir.join("mopqdb");
     let wrote = |command: &mut Command| assert!(command.status().unwrap().success());
     wrote(
@@ -191,10 +195,10 @@ fn signal(name: &str, pid: u32) -> bool {
 }
 
 #[test]
-fn a_signal_to_train_stops_the_trainer_and_so_does_the_end_of_the_process() {
+fn a_signal_to_train_or_the_end_of_its_process_stops_the_trainer() {
     for name in ["-INT", "-TERM", "-KILL"] {
         let dir = tempfile::tempdir().unwrap();
-        // It ends when its standard input does, as the trainer does after its step.
+        // It ends when its standard input is closed, like the trainer after its step.
         let obeys = "cat > /dev/null\ntouch stopped\nexit 1";
         let (mut child, _) = training(dir.path(), obeys);
         assert!(!dir.path().join("stopped").exists());

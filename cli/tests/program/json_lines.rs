@@ -1,9 +1,9 @@
-//! JSONL: which fields are read, and what is said of lines that can't be taken.
+//! JSONL: the fields that are read, and the messages about lines that can't be inserted.
 
 use crate::support::{run, run_with};
 use std::path::Path;
 
-/// Messages that are the JSON library's, for those who program with it.
+/// Messages of the JSON library, which are meant for programmers.
 const NOT_OURS: [&str; 7] = [
     "invalid type",
     "invalid value",
@@ -14,19 +14,22 @@ const NOT_OURS: [&str; 7] = [
     "untagged",
 ];
 
-/// Inserts one line, which must be refused, and returns what is said of it.
+/// Inserts a line, which must be refused, and returns the message.
 fn refused(dir: &Path, line: &str, flags: &[&str]) -> String {
     let arguments = [&["insert", "x.db"], flags].concat();
     let said = run_with(dir, &arguments, format!("{line}\n")).failed(1);
     assert!(said.contains("stdin:1: "), "{line}: {said}");
     for word in NOT_OURS {
-        assert!(!said.contains(word), "{word:?} is said of {line}: {said}");
+        assert!(
+            !said.contains(word),
+            "{word:?} is in the message about {line}: {said}"
+        );
     }
     said
 }
 
 #[test]
-fn wrong_types_are_told_in_our_words_by_field() {
+fn errors_about_types_name_the_field() {
     let dir = tempfile::tempdir().unwrap();
     for (line, said) in [
         (
@@ -46,7 +49,7 @@ fn wrong_types_are_told_in_our_words_by_field() {
         ),
         (
             r#"{"key":["x"],"text":"a"}"#,
-            r#""key" is an array; a key is a string or a whole number"#,
+            r#""key" is an array; a key is a string or an integer"#,
         ),
         (
             r#"{"key":{"x":1},"text":"a"}"#,
@@ -76,7 +79,7 @@ fn wrong_types_are_told_in_our_words_by_field() {
         ),
         (
             r#"{"key":"a","vector":[1,-1e39]}"#,
-            r#"value 1 of "vector" is -1e39; a 32-bit float holds up to 3.4e38"#,
+            r#"value 1 of "vector" is -1e39; a 32-bit float is at most 3.4e38"#,
         ),
         (
             r#"{"key":"a","vector":[1,1e999]}"#,
@@ -87,7 +90,7 @@ fn wrong_types_are_told_in_our_words_by_field() {
             r#"{"key":"a"}"#,
             r#"has neither "text" nor "vector"; --text-field"#,
         ),
-        (r#"{"key":"a","text":null}"#, "what is there is null"),
+        (r#"{"key":"a","text":null}"#, "has only null in"),
         (
             r#"{"key":"a","text":"x","vector":[1]}"#,
             r#"has both "text" and "vector""#,
@@ -104,16 +107,19 @@ fn wrong_types_are_told_in_our_words_by_field() {
         let message = refused(dir.path(), line, &[]);
         assert!(message.contains(said), "{line}: {message}");
     }
-    // Where there is nothing, null is as good as no field.
+    // Null counts as a missing field.
     let nulls = r#"{"key":"a","text":null,"vector":[1,2]}"#;
     run_with(dir.path(), &["insert", "x.db"], nulls).ok();
 }
 
 #[test]
-fn broken_json_is_told_by_column() {
+fn errors_about_syntax_name_the_column() {
     let dir = tempfile::tempdir().unwrap();
     for (line, said) in [
-        ("hello", "is not JSON: no value begins so, at column 1\n"),
+        (
+            "hello",
+            "is not JSON: not the beginning of a value, at column 1\n",
+        ),
         (
             r#"{"key":"a" "text":"b"}"#,
             "is not JSON: expected `,` or `}`, at column 12\n",
@@ -124,7 +130,7 @@ fn broken_json_is_told_by_column() {
         ),
         (
             r#"{"key":"a","vector":[NaN]}"#,
-            "is not JSON: no value begins so, at column 22\n",
+            "is not JSON: not the beginning of a value, at column 22\n",
         ),
         (
             r#"{"key":"a","text":"b"#,
@@ -132,7 +138,7 @@ fn broken_json_is_told_by_column() {
         ),
         (
             r#"{"key":"a","vector":[1]} {}"#,
-            "goes on after its JSON object, at column 26; give one JSON object per line\n",
+            "continues after its JSON object, at column 26; give one JSON object per line\n",
         ),
     ] {
         let message = refused(dir.path(), line, &[]);
@@ -141,7 +147,7 @@ fn broken_json_is_told_by_column() {
 }
 
 #[test]
-fn a_file_that_is_one_array_or_whose_objects_have_many_lines_is_told_how_to_be_one_per_line() {
+fn a_json_array_or_a_multi_line_object_is_an_error_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let rows = r#"{"key": "a", "vector": [1, 2]}"#;
     for array in [
@@ -181,10 +187,10 @@ fn key_and_text_may_have_other_names() {
     let all = [&["insert", "x.db", "--ignore-unknown"], &named[..]].concat();
     run_with(dir, &all, row).ok();
     assert_eq!(run(dir, &["get", "x.db", "7"]).ok(), "7\t[3, 4]\n");
-    // Under another name `key` is a field as any other.
+    // With another name for the key, `key` is a field like any other.
     let both = r#"{"id": 7, "key": "k", "vector": [3, 4]}"#;
     assert!(refused(dir, both, &named).contains("has the field \"key\""));
-    // The text is looked for under its own name: this database takes vectors, and says so of a text.
+    // The text is read from its own field: this database takes vectors, and the error is about a text.
     let text = r#"{"id": 7, "text": "k", "body": "b"}"#;
     let flags = [
         "--key-field",
@@ -207,7 +213,7 @@ fn key_and_text_may_have_other_names() {
 }
 
 #[test]
-fn flags_that_would_do_nothing_or_clash_are_wrong_usage() {
+fn flags_without_effect_or_in_conflict_are_usage_errors() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     std::fs::write(dir.join("x.txt"), "a\n").unwrap();
@@ -248,14 +254,14 @@ fn flags_that_would_do_nothing_or_clash_are_wrong_usage() {
         (&["x.jsonl", "--key-field", ""], "--key-field is empty"),
         (
             &["x.jsonl", "--keys", "x.txt"],
-            "--keys is for rows without keys of their own",
+            "--keys is for rows without keys",
         ),
     ] {
         let message = run(dir, &[&["insert", "x.db"], flags].concat()).failed(2);
         assert!(message.contains(said), "{flags:?}: {message}");
         assert!(!dir.join("x.db").exists());
     }
-    // One file of several is enough for a flag to mean something, and names may be swapped.
+    // A flag has an effect if one of several files is JSONL, and names may be swapped.
     std::fs::write(dir.join("y.jsonl"), "{\"text\":\"b\",\"vector\":[1,2]}\n").unwrap();
     let swapped = ["--key-field", "text", "--text-field", "key"];
     run(
@@ -275,7 +281,7 @@ fn flags_that_would_do_nothing_or_clash_are_wrong_usage() {
 }
 
 #[test]
-fn skip_bad_makes_a_database_of_the_first_good_row() {
+fn skip_bad_creates_the_database_for_the_first_good_row() {
     let dir = tempfile::tempdir().unwrap();
     let lines = "{\"key\":1}\n[\n{\"key\":\"a\",\"vector\":[1,2]}\n";
     let skipping = run_with(dir.path(), &["insert", "x.db", "--skip-bad"], lines);

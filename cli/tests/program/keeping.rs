@@ -1,4 +1,4 @@
-//! Housekeeping: verify, repair, backup, prune, compact.
+//! Maintenance: verify, repair, backup, prune, compact.
 
 use crate::support::{data, program, run};
 use std::io::{BufRead, BufReader, Write};
@@ -44,7 +44,7 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_sound_database_is_verified_to_the_last_code_and_a_damaged_one_named_with_3() {
+fn verify_checks_every_code_and_exits_with_3_on_damage() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
@@ -78,11 +78,11 @@ fn a_sound_database_is_verified_to_the_last_code_and_a_damaged_one_named_with_3(
 }
 
 #[test]
-fn a_database_that_does_not_open_is_verified_and_repaired() {
+fn a_database_that_cannot_be_opened_is_verified_and_repaired() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
-    // Both witnesses of the newest version go.
+    // Both witnesses of the newest version are removed.
     std::fs::remove_dir_all(dir.join("x.db/catalog")).unwrap();
     for entry in std::fs::read_dir(dir.join("x.db")).unwrap() {
         let path = entry.unwrap().path();
@@ -105,7 +105,7 @@ fn a_database_that_does_not_open_is_verified_and_repaired() {
 }
 
 #[test]
-fn a_backup_of_a_live_database_is_whole_and_a_database_of_its_own() {
+fn a_backup_of_a_live_database_is_complete_and_independent() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);
@@ -133,14 +133,14 @@ fn a_backup_of_a_live_database_is_whole_and_a_database_of_its_own() {
     let asked = |db: &str| run(dir, &["query", db, "--vectors", "x.npy", "-k", "3"]).ok();
     assert!(
         asked("copy.db") == asked("x.db"),
-        "the copy answers otherwise"
+        "the copy gives different answers"
     );
     run(dir, &["delete", "copy.db", "live"]).ok();
     run(dir, &["get", "x.db", "live"]).ok();
 }
 
 #[test]
-fn prune_drops_what_is_not_active_and_compact_what_is_dead() {
+fn prune_removes_inactive_models_and_compact_dead_rows() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir);

@@ -1,4 +1,4 @@
-//! The program, driven as a user would: real processes, real files, a real terminal.
+//! Tests of the program as a user runs it: real processes, real files, a real terminal.
 
 mod compressed;
 mod demo;

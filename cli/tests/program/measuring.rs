@@ -24,7 +24,7 @@ fn database(dir: &Path, rows: usize) {
 }
 
 #[test]
-fn a_bench_checks_answers_before_it_times_any() {
+fn a_bench_checks_answers_before_timing() {
     let dir = tempfile::tempdir().unwrap();
     database(dir.path(), 3000);
     let bench = ["bench", "my.db", "--seconds", "0.05", "--json"];
@@ -39,7 +39,7 @@ fn a_bench_checks_answers_before_it_times_any() {
 }
 
 #[test]
-fn a_bench_counts_what_each_way_of_searching_reads() {
+fn a_bench_reports_the_bytes_that_each_search_mode_reads() {
     let dir = tempfile::tempdir().unwrap();
     database(dir.path(), 3000);
     let bench = |more: &[&str]| {
@@ -97,20 +97,20 @@ fn a_bench_asks_the_queries_of_a_file() {
 }
 
 #[test]
-fn a_bench_of_few_rows_or_none_says_so() {
+fn a_bench_of_few_or_no_rows_reports_that() {
     let dir = tempfile::tempdir().unwrap();
     data(&dir.path().join("v.npy"), 1, 2, 16);
     run(dir.path(), &["insert", "my.db", "v.npy", "--no-auto"]).ok();
     let bench = ["bench", "my.db", "--seconds", "0.05", "--json"];
     let found = &run(dir.path(), &bench).json()[0];
-    assert_eq!(found["answers_checked"], 2, "as many as there are rows");
+    assert_eq!(found["answers_checked"], 2, "all rows are checked");
     run(dir.path(), &["delete", "my.db", "0", "1"]).ok();
     let error = run(dir.path(), &bench).failed(1);
     assert!(error.contains("no rows to search"), "{error}");
 }
 
 #[test]
-fn the_environment_chooses_the_kernel_and_never_the_answer() {
+fn the_environment_chooses_the_kernel_without_changing_answers() {
     let dir = tempfile::tempdir().unwrap();
     database(dir.path(), 3000);
     let query = ["query", "my.db", "--vectors", "v.npy", "-k", "3", "--json"];

@@ -1,4 +1,4 @@
-//! What goes wrong, and what is said: each message names the thing and what to do next, each kind has its exit code.
+//! Error messages: each names its cause and what to do next, and each kind has its exit code.
 
 use crate::support::{data, run, run_with};
 use mopqdb::{Database, Options};
@@ -16,12 +16,15 @@ fn database(dir: &Path) {
 
 fn said(message: &str, words: &[&str]) {
     for words in words {
-        assert!(message.contains(words), "{words:?} is not said: {message}");
+        assert!(
+            message.contains(words),
+            "{words:?} is not in the message: {message}"
+        );
     }
 }
 
 #[test]
-fn a_wrong_command_line_is_2_and_shows_the_right_one() {
+fn a_usage_error_exits_with_2_and_shows_the_usage() {
     let dir = dir();
     said(
         &run(dir.path(), &["qurey"]).failed(2),
@@ -113,13 +116,13 @@ fn a_wrong_command_line_is_2_and_shows_the_right_one() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn an_error_names_a_missing_file() {
     let dir = dir();
     said(
         &run(dir.path(), &["insert", "x.db", "no.jsonl"]).failed(1),
         &["no.jsonl", "No such file"],
     );
-    assert!(!dir.path().join("x.db").exists(), "nothing was made");
+    assert!(!dir.path().join("x.db").exists(), "nothing was created");
     database(dir.path());
     said(
         &run(dir.path(), &["query", "x.db", "--vectors", "no.npy"]).failed(1),
@@ -139,7 +142,7 @@ fn a_missing_file_is_named() {
     );
 }
 
-/// Every command that takes an existing database, but for `train` from pairs, which is the trainer's.
+/// Every command on an existing database, except `train` from pairs, which is the trainer's.
 const ON_A_DATABASE: &[&[&str]] = &[
     &["query", "DB", "x"],
     &["get", "DB", "k"],
@@ -165,7 +168,7 @@ const ON_A_DATABASE: &[&[&str]] = &[
     &["bench", "DB"],
 ];
 
-/// Runs each of them, which has to fail with 1 and leave nothing behind; gives the message of each.
+/// Runs each of them, which must fail with 1 and leave nothing behind. Returns the messages.
 fn on_a_database(dir: &Path, db: &str) -> Vec<String> {
     let before = names(dir);
     let message = |command: &&[&str]| {
@@ -187,7 +190,7 @@ fn names(dir: &Path) -> Vec<std::ffi::OsString> {
 }
 
 #[test]
-fn a_missing_database_is_not_found_whatever_the_command() {
+fn every_command_reports_a_missing_database() {
     let dir = dir();
     std::fs::write(dir.path().join("p.tsv"), "a\tb\n").unwrap();
     std::fs::write(dir.path().join("file"), "").unwrap();
@@ -217,7 +220,7 @@ fn a_missing_database_is_not_found_whatever_the_command() {
 }
 
 #[test]
-fn what_is_no_database_is_said_whatever_the_command() {
+fn every_command_reports_a_directory_that_is_not_a_database() {
     let dir = dir();
     std::fs::write(dir.path().join("p.tsv"), "a\tb\n").unwrap();
     std::fs::write(dir.path().join("file.db"), "").unwrap();
@@ -233,7 +236,7 @@ fn what_is_no_database_is_said_whatever_the_command() {
     for db in ["empty", "photos"] {
         for message in on_a_database(dir.path(), db) {
             let wanted = format!(
-                "mopqdb: {db}: not a mopqdb database\n        `mopqdb create DB` makes one\n"
+                "mopqdb: {db}: not a mopqdb database\n        `mopqdb create DB` creates one\n"
             );
             assert_eq!(message, wanted);
         }
@@ -243,7 +246,7 @@ fn what_is_no_database_is_said_whatever_the_command() {
 }
 
 #[test]
-fn rows_do_not_go_into_a_directory_of_somebody_else() {
+fn rows_are_not_inserted_into_a_directory_with_other_files() {
     let dir = dir();
     std::fs::create_dir(dir.path().join("photos")).unwrap();
     std::fs::write(dir.path().join("photos/cat.jpg"), "meow").unwrap();
@@ -263,11 +266,11 @@ fn rows_do_not_go_into_a_directory_of_somebody_else() {
     let left: Vec<_> = std::fs::read_dir(dir.path().join("photos"))
         .unwrap()
         .collect();
-    assert_eq!(left.len(), 1, "a stranger's directory was changed");
+    assert_eq!(left.len(), 1, "another directory was changed");
 }
 
 #[test]
-fn a_wrong_dimension_names_both() {
+fn an_error_about_dimensions_names_both() {
     let dir = dir();
     database(dir.path());
     data(&dir.path().join("wide.npy"), 2, 3, 9);
@@ -295,7 +298,7 @@ fn a_wrong_dimension_names_both() {
 }
 
 #[test]
-fn a_database_of_the_future_is_refused_by_version() {
+fn the_error_for_a_newer_database_names_its_version() {
     let dir = dir();
     database(dir.path());
     for entry in std::fs::read_dir(dir.path().join("x.db")).unwrap() {
@@ -327,7 +330,7 @@ fn a_database_of_the_future_is_refused_by_version() {
 }
 
 #[test]
-fn a_locked_database_is_4_and_can_still_be_read() {
+fn a_locked_database_exits_with_4_and_can_still_be_read() {
     let dir = dir();
     database(dir.path());
     let held = Database::open(dir.path().join("x.db"), Options::default()).unwrap();
@@ -343,7 +346,7 @@ fn a_locked_database_is_4_and_can_still_be_read() {
         let message = run(dir.path(), command).failed(4);
         let holder = "x.db is locked for writing by program-";
         said(&message, &[holder, "(process ", "--wait", "query"]);
-        // What only those know who wrote the engine.
+        // Terms that only developers of the engine know.
         assert!(!message.contains("Reader") && !message.contains("LOCK"));
     }
     run(dir.path(), &["get", "x.db", "1"]).ok();
@@ -358,7 +361,7 @@ fn a_locked_database_is_4_and_can_still_be_read() {
 }
 
 #[test]
-fn corrupt_data_is_3_and_names_file_and_remedy() {
+fn corrupt_data_exits_with_3_and_names_file_and_remedy() {
     let dir = dir();
     database(dir.path());
     run(dir.path(), &["seal", "x.db"]).ok();
@@ -381,11 +384,11 @@ fn corrupt_data_is_3_and_names_file_and_remedy() {
 }
 
 #[test]
-fn a_missing_part_is_5_with_the_way_to_get_it() {
+fn a_missing_component_exits_with_5_and_says_how_to_get_it() {
     let dir = dir();
     database(dir.path());
     std::fs::write(dir.path().join("p.tsv"), "a\tb\n").unwrap();
-    // A copy of the program with nothing beside it, nothing on PATH and nothing in its home.
+    // A copy of the program with nothing next to it, nothing on PATH and nothing in its home directory.
     let lonely = dir.path().join("bin/mopqdb");
     std::fs::create_dir(dir.path().join("bin")).unwrap();
     std::fs::copy(crate::support::program(), &lonely).unwrap();
@@ -409,8 +412,8 @@ fn a_missing_part_is_5_with_the_way_to_get_it() {
     );
     assert!(!dir.path().join("t.db").exists());
 
-    // Without flags there is a way without the trainer, and it is said what is missed; what only the trainer can do is
-    // missing all the same.
+    // Without flags the command works without the trainer, and says what is missing. Whatever only the trainer can do
+    // fails nevertheless.
     let models = || alone(&["models", "x.db", "--json"]).json().len();
     for flags in [
         &["--method", "distill"][..],
@@ -432,7 +435,7 @@ fn a_missing_part_is_5_with_the_way_to_get_it() {
 }
 
 #[test]
-fn an_l2_database_learns_by_opq_and_says_so() {
+fn an_l2_database_uses_opq_and_says_so() {
     let dir = dir();
     data(&dir.path().join("x.npy"), 1, 300, 6);
     let db = ["create", "x.db", "--dim", "6", "--metric", "l2"];
@@ -447,10 +450,10 @@ fn an_l2_database_learns_by_opq_and_says_so() {
     );
 }
 
-/// A trainer that says what it was given.
+/// A trainer that prints its arguments.
 #[cfg(unix)]
 #[test]
-fn train_without_flags_is_the_trainers_where_there_is_one() {
+fn train_without_flags_uses_the_trainer_if_it_is_installed() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = dir();
     database(dir.path());
@@ -473,7 +476,7 @@ fn train_without_flags_is_the_trainers_where_there_is_one() {
 }
 
 #[test]
-fn a_message_is_one_line_that_no_terminal_acts_on() {
+fn a_message_is_one_line_without_control_characters() {
     let dir = dir();
     database(dir.path());
     for wrong in [
@@ -497,18 +500,18 @@ fn a_message_is_one_line_that_no_terminal_acts_on() {
 }
 
 #[test]
-fn a_key_that_is_not_there_is_said() {
+fn a_missing_key_is_reported() {
     let dir = dir();
     database(dir.path());
     let ran = run(dir.path(), &["get", "x.db", "1", "nope", "--json"]);
     assert!(
         ran.out.starts_with("{\"key\":\"1\",\"vector\":["),
-        "what is there is printed"
+        "existing rows are printed"
     );
     said(&ran.failed(1), &["no row has the key nope"]);
     assert_eq!(
         run(dir.path(), &["delete", "x.db", "1", "nope"]).ok(),
-        "deleted 1 row; 1 key not there\n"
+        "deleted 1 row; 1 key not found\n"
     );
     said(
         &run(dir.path(), &["rebuild", "x.db", "--model", "abc"]).failed(1),

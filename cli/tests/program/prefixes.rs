@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Rows `log/0` and so on, with one in ten `kept/0` and so on.
+/// Rows `log/0` and so on, one in ten of them `kept/0` and so on.
 fn database(dir: &Path, rows: usize) {
     let mut lines = String::new();
     for n in 0..rows {
@@ -40,7 +40,7 @@ fn keys_are_listed_oldest_first_one_per_line() {
 }
 
 #[test]
-fn a_prefix_is_deleted_counted_and_said() {
+fn deleting_a_prefix_reports_the_number_of_rows() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir, 20_000);
@@ -66,7 +66,7 @@ fn a_prefix_is_deleted_counted_and_said() {
 }
 
 #[test]
-fn a_prefix_that_would_delete_everything_and_one_beside_keys_are_wrong_usage() {
+fn an_empty_prefix_and_a_prefix_with_keys_are_usage_errors() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir, 10);
@@ -83,7 +83,7 @@ fn a_prefix_that_would_delete_everything_and_one_beside_keys_are_wrong_usage() {
 }
 
 #[test]
-fn every_key_survives_the_way_through_a_pipe() {
+fn every_key_survives_a_pipe() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     let odd = [
@@ -113,7 +113,7 @@ fn every_key_survives_the_way_through_a_pipe() {
 }
 
 #[test]
-fn a_delete_that_is_interrupted_counts_what_it_did_and_the_same_command_finishes() {
+fn an_interrupted_delete_reports_its_count_and_can_be_repeated() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     database(dir, 200_000);
@@ -126,7 +126,7 @@ fn a_delete_that_is_interrupted_counts_what_it_did_and_the_same_command_finishes
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Once the first batch is in the log: a sealed database has next to nothing in it.
+    // After the first batch is in the log, of which a sealed database has almost none.
     let logged = || {
         let logs = std::fs::read_dir(dir.join("x.db/logs")).unwrap().flatten();
         logs.filter_map(|log| log.metadata().ok())
@@ -157,9 +157,9 @@ fn a_delete_that_is_interrupted_counts_what_it_did_and_the_same_command_finishes
     assert_eq!(run(dir, &["keys", "x.db"]).ok().lines().count(), 20_000);
 }
 
-/// The list is printed as it is read: what is held does not follow the number of rows.
+/// The list is printed while it is read: memory does not grow with the number of rows.
 #[test]
-fn the_memory_of_keys_does_not_follow_the_rows() {
+fn the_memory_of_keys_does_not_grow_with_the_rows() {
     if !Path::new("/proc/self/status").exists() {
         eprintln!("SKIPPED: no /proc to read memory from");
         return;
@@ -185,7 +185,7 @@ fn the_memory_of_keys_does_not_follow_the_rows() {
         line.clear();
         assert!(out.read_line(&mut line).unwrap() > 0);
     }
-    // It waits for us in the middle of its last lines.
+    // The program waits in the middle of its last lines until they are read.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let anonymous = status
         .lines()

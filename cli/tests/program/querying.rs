@@ -1,4 +1,4 @@
-//! `query`: whole answers, in each shape.
+//! `query`: complete answers, in each output format.
 
 use crate::support::{data, program, run, run_with};
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ fn database() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_pipe_gets_rank_score_key_text_by_tabs() {
+fn a_pipe_gets_rank_score_key_text_separated_by_tabs() {
     let dir = database();
     let out = run(
         dir.path(),
@@ -31,7 +31,7 @@ fn a_pipe_gets_rank_score_key_text_by_tabs() {
 }
 
 #[test]
-fn json_is_an_object_a_query() {
+fn json_is_one_object_per_query() {
     let dir = database();
     let answers = run(
         dir.path(),
@@ -47,7 +47,7 @@ fn json_is_an_object_a_query() {
 }
 
 #[test]
-fn only_the_keys_asked_for_are_searched_and_as_many_as_asked_for_are_found() {
+fn only_given_keys_are_searched_and_k_limits_the_hits() {
     let dir = database();
     let keys = |arguments: &[&str]| -> Vec<String> {
         let all = [&["query", "x.db", "--vectors", "q.fbin"], arguments].concat();
@@ -67,7 +67,7 @@ fn only_the_keys_asked_for_are_searched_and_as_many_as_asked_for_are_found() {
 }
 
 #[test]
-fn many_queries_give_the_answers_of_each_alone() {
+fn many_queries_give_the_answers_of_single_queries() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     data(&dir.join("x.npy"), 1, 3000, 12);
@@ -90,7 +90,7 @@ fn many_queries_give_the_answers_of_each_alone() {
 }
 
 #[test]
-fn enough_is_enough_for_a_reader_that_goes_away() {
+fn a_reader_that_closes_the_pipe_causes_no_error() {
     let dir = tempfile::tempdir().unwrap();
     data(&dir.path().join("x.npy"), 1, 20_000, 4);
     run(dir.path(), &["insert", "x.db", "x.npy"]).ok();
@@ -118,7 +118,7 @@ fn enough_is_enough_for_a_reader_that_goes_away() {
 }
 
 #[test]
-fn queries_by_stdin_are_refused_in_words_where_there_is_no_encoder() {
+fn text_queries_without_an_encoder_are_an_error_with_a_reason() {
     let dir = database();
     let mut child = Command::new(program())
         .args(["query", "x.db", "--stdin"])
@@ -138,7 +138,7 @@ fn queries_by_stdin_are_refused_in_words_where_there_is_no_encoder() {
 }
 
 #[test]
-fn nothing_to_search_for_is_wrong_usage() {
+fn a_missing_query_is_a_usage_error() {
     let dir = database();
     for nothing in [
         &["query", "x.db"][..],
@@ -159,7 +159,7 @@ fn nothing_to_search_for_is_wrong_usage() {
 }
 
 #[test]
-fn only_keys_are_read_as_keys_prints_them() {
+fn keys_from_reads_what_keys_prints() {
     let dir = tempfile::tempdir().unwrap();
     let rows = r#"{"key":"two\nlines","vector":[1,0]}
 {"key":"C:\\new","vector":[0,1]}
@@ -207,7 +207,7 @@ fn asked(dir: &std::path::Path, flags: &[&str]) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn rows_are_searched_as_asked_and_hits_are_cut_as_asked() {
+fn options_choose_the_search_mode_and_the_hits() {
     let home = coded();
     let dir = home.path();
     let hits = |flags: &[&str]| asked(dir, flags)[0]["hits"].as_array().unwrap().clone();
@@ -241,7 +241,7 @@ fn rows_are_searched_as_asked_and_hits_are_cut_as_asked() {
 }
 
 #[test]
-fn stages_are_explained_within_json_and_on_stderr() {
+fn explain_prints_stages_in_json_and_on_stderr() {
     let home = coded();
     let dir = home.path();
     let answer = &asked(dir, &["--explain", "--candidates", "500"])[0];
@@ -275,7 +275,7 @@ fn stages_are_explained_within_json_and_on_stderr() {
 }
 
 #[test]
-fn searches_that_make_no_sense_are_refused_with_what_to_do() {
+fn invalid_searches_are_refused_with_a_remedy() {
     let home = coded();
     let dir = home.path();
     let refused = |flags: &[&str], code: i32| {
@@ -288,7 +288,7 @@ fn searches_that_make_no_sense_are_refused_with_what_to_do() {
             2,
             "it is one of auto, codes, exact, words",
         ),
-        (&["--search", "words"], 2, "this database holds vectors"),
+        (&["--search", "words"], 2, "this database contains vectors"),
         (
             &["--search", "exact", "--candidates", "50"],
             2,
@@ -333,7 +333,7 @@ fn searches_that_make_no_sense_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn tune_stores_the_candidates_that_queries_then_take() {
+fn tune_stores_the_number_of_candidates_for_queries() {
     let home = coded();
     let dir = home.path();
     let tune = [
@@ -373,7 +373,7 @@ fn tune_stores_the_candidates_that_queries_then_take() {
         "in proportion to the hits"
     );
     assert_eq!(taken(&["--candidates", "77"]), 77);
-    // Another model has no setting of its own; the first finds its own again.
+    // The other model has no setting. The first model has its setting again.
     let models = run(dir, &["models", "x.db", "--json"]).json();
     let active = models.iter().find(|model| model["active"] == true).unwrap();
     let active = active["id"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Damaged databases of texts, as their users meet them: verify, repair, export.
+//! Damaged databases of texts, as their users see them: verify, repair, export.
 
 use crate::support::run;
 use std::fs;
@@ -10,7 +10,7 @@ fn text(n: usize) -> String {
     format!("text {n} about birds, the sea and winter number {}", n * 7)
 }
 
-/// A sealed database of texts whose only model but `exact` is active; `None`, loudly, where there is no ONNX Runtime.
+/// A sealed database of texts whose only model except `exact` is active; `None`, with a message, without ONNX Runtime.
 fn database(dir: &Path) -> Option<()> {
     let bundle = mopqdb::bundle::tiny_bundle();
     let create = ["create", "x.db", "--encoder", bundle.to_str().unwrap()];
@@ -55,13 +55,13 @@ fn ask(dir: &Path) -> String {
 }
 
 #[test]
-fn removed_and_flipped_files_that_can_be_computed_are_computed_again() {
+fn removed_and_damaged_derived_files_are_computed_again() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     let Some(()) = database(dir) else { return };
     let answer = ask(dir);
 
-    // The codes of the only model that is left.
+    // The codes of the only remaining model.
     fs::remove_file(files(dir, "codes").remove(0)).unwrap();
     run(dir, &["verify", "x.db"]).failed(3);
     let told = run(dir, &["repair", "x.db"]).ok();
@@ -100,7 +100,7 @@ fn removed_and_flipped_files_that_can_be_computed_are_computed_again() {
 }
 
 #[test]
-fn a_damaged_block_of_rows_costs_its_own_rows_and_only_after_consent() {
+fn a_damaged_block_loses_only_its_rows_and_only_with_consent() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     let Some(()) = database(dir) else { return };
@@ -125,7 +125,7 @@ fn a_damaged_block_of_rows_costs_its_own_rows_and_only_after_consent() {
     let lost = ROWS - saved.lines().count();
     assert!(lost > 0 && lost < ROWS, "{lost} of {ROWS} rows are lost");
 
-    // Nobody is there to ask: what would be lost is listed and stays as it is.
+    // No one can be asked, so the loss is listed and the file stays as it is.
     let before = fs::read(&path).unwrap();
     let ran = run(dir, &["repair", "x.db"]);
     assert!(
@@ -159,7 +159,7 @@ fn a_damaged_block_of_rows_costs_its_own_rows_and_only_after_consent() {
     );
     run(dir, &["get", "x.db", "k599"]).ok();
     run(dir, &["get", "x.db", "k0"]).failed(1);
-    // The rows that were lost can be inserted again, and only they are new.
+    // Lost rows can be inserted again, and only they are new.
     let again = run(dir, &["insert", "x.db", "x.tsv"]).ok();
     assert!(
         again.contains(&format!("({lost} new, 0 replaced")),
@@ -168,7 +168,7 @@ fn a_damaged_block_of_rows_costs_its_own_rows_and_only_after_consent() {
 }
 
 #[test]
-fn without_models_the_texts_can_still_be_had() {
+fn without_models_the_texts_can_still_be_exported() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     let Some(()) = database(dir) else { return };
@@ -181,7 +181,7 @@ fn without_models_the_texts_can_still_be_had() {
     run(dir, &["export", "x.db", "out", "--format", "jsonl"]).ok();
     let saved = fs::read_to_string(dir.join("out/rows.jsonl")).unwrap();
     assert_eq!(saved.lines().count(), ROWS);
-    // Put back, everything is as it was.
+    // With the model put back, everything is as before.
     let _ = fs::remove_dir_all(dir.join("x.db/models"));
     fs::rename(dir.join("models"), dir.join("x.db/models")).unwrap();
     assert!(run(dir, &["repair", "x.db"]).ok().contains("600 rows now"));
@@ -200,7 +200,7 @@ fn rebuild_does_not_use_a_damaged_file() {
     let train = ["train", "x.db", "--method", "opq", "--subspaces", "4"];
     run(dir, &[&train[..], &["--codewords", "16"]].concat()).ok();
     run(dir, &["rebuild", "x.db"]).ok();
-    // The codes of the first model are still there, and scrambled in their middle.
+    // The codes of the first model still exist, but are scrambled in the middle.
     change(&codes, |bytes| {
         let middle = bytes.len() / 2;
         bytes[middle..middle + 8].fill(0x77);

@@ -1,4 +1,4 @@
-//! Retraining, the point of it all: a new model while other processes insert and query, the switch, the way back.
+//! Retraining, the main use: a new model while other processes insert and query, the switch, and the way back.
 
 use crate::support::{data, program, run};
 use mopqdb::{Database, Options, Reader};
@@ -98,7 +98,7 @@ fn a_model_is_trained_registered_switched_to_and_rolled_back() {
         (back["model"].as_str(), back["reused"].as_u64()),
         (Some(first.as_str()), Some(6000))
     );
-    assert_eq!(answers(dir), under_first, "as if it had never been left");
+    assert_eq!(answers(dir), under_first, "the same as before the switch");
     let active: Vec<bool> = run(dir, &["models", "x.db", "--json"])
         .json()
         .iter()
@@ -130,9 +130,9 @@ fn modified(dir: &Path, extension: &str) -> Vec<(String, std::time::SystemTime)>
     found
 }
 
-/// Another process inserts, a third and this one query, a fourth rebuilds twice; every answer is wholly of one model.
+/// One process inserts, two query, and one rebuilds twice; each answer is entirely of one model.
 #[test]
-fn rebuilding_beside_other_processes_loses_no_insert_and_mixes_no_answer() {
+fn rebuilding_during_other_work_loses_no_insert_and_mixes_no_answer() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     data(&dir.join("x.npy"), 1, 20_000, 16);
@@ -141,7 +141,7 @@ fn rebuilding_beside_other_processes_loses_no_insert_and_mixes_no_answer() {
     run(dir, &["rebuild", "x.db"]).ok();
     let second = train(dir, "2");
 
-    // What either model answers to a fixed query among the fixed rows, which are never touched again.
+    // The answers of both models to a fixed query among fixed rows, which never change.
     let query = crate::support::numbers(9, 16);
     let fixed = |reader: &Reader| -> Vec<(String, u32)> {
         let hits = reader.query(&query, 50).unwrap();
@@ -166,7 +166,7 @@ fn rebuilding_beside_other_processes_loses_no_insert_and_mixes_no_answer() {
     let mut seen = HashSet::new();
     let inserted = std::thread::scope(|scope| {
         let feeding = scope.spawn(|| {
-            // Far from the query, so that the fixed rows stay the best; a batch at a time.
+            // Far from the query, so that the fixed rows stay the best, one batch at a time.
             let mut sent = 0_u64;
             while !stop.load(Ordering::SeqCst) {
                 for _ in 0..20 {
@@ -211,7 +211,7 @@ fn rebuilding_beside_other_processes_loses_no_insert_and_mixes_no_answer() {
     for n in 0..inserted {
         assert!(
             database.get(&format!("new{n}")).unwrap().is_some(),
-            "new{n} was acknowledged and is gone"
+            "new{n} was acknowledged but is missing"
         );
     }
     database.close().unwrap();
@@ -230,7 +230,7 @@ fn rebuilding_beside_other_processes_loses_no_insert_and_mixes_no_answer() {
 }
 
 #[test]
-fn drift_is_seen_in_shifted_rows_and_not_in_others() {
+fn drift_is_reported_only_for_shifted_rows() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     data(&dir.join("x.npy"), 1, 4000, 16);
@@ -268,9 +268,9 @@ fn drift_is_seen_in_shifted_rows_and_not_in_others() {
     );
 }
 
-/// Rows go through in pieces: what a rebuild holds follows its limit, not the database.
+/// Rows are processed in pieces: the memory of a rebuild depends on its limit, not on the database.
 #[test]
-fn the_memory_of_a_rebuild_follows_its_limit() {
+fn the_memory_of_a_rebuild_depends_on_its_limit() {
     if !Path::new("/proc/self/status").exists() {
         eprintln!("SKIPPED: no /proc to read memory from");
         return;
@@ -346,16 +346,16 @@ fn the_memory_of_a_rebuild_follows_its_limit() {
     );
 }
 
-/// `kill -9` at later and later moments, until one rebuild lives to its end.
+/// `kill -9` at later and later moments, until a rebuild finishes.
 #[test]
-fn a_rebuild_that_is_killed_leaves_the_old_model_serving_and_the_next_one_goes_on() {
+fn a_killed_rebuild_leaves_the_old_model_active_and_the_next_one_continues() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     data(&dir.join("q.npy"), 3, 20, 16);
     for part in 0..6 {
         let name = format!("part{part}.npy");
         data(&dir.join(&name), 10 + part, 20_000, 16);
-        // A file's rows have its name, so that each adds rows.
+        // The rows of a file are named after it, so that each file adds rows.
         let keys: String = (0..20_000).map(|n| format!("{part}/{n}\n")).collect();
         std::fs::write(dir.join("keys.txt"), keys).unwrap();
         let arguments = ["insert", "x.db", &name, "--keys", "keys.txt", "--no-auto"];
@@ -387,11 +387,11 @@ fn a_rebuild_that_is_killed_leaves_the_old_model_serving_and_the_next_one_goes_o
         if done {
             assert!(status.success(), "it goes on from what was prepared");
         } else if answers(dir) != old {
-            // Killed between its commit and its end: the new model is there whole.
+            // Killed between its commit and its end: the new model is completely there.
             break;
         }
         delay += std::time::Duration::from_millis(4);
-        assert!(kills < 500, "it never ends");
+        assert!(kills < 500, "the rebuild never ends");
     }
     println!("{kills} kills");
     assert!(kills > 2, "the kills came too late to mean anything");
@@ -403,7 +403,7 @@ fn a_rebuild_that_is_killed_leaves_the_old_model_serving_and_the_next_one_goes_o
     assert_ne!(new, old);
     run(dir, &["verify", "x.db", "--deep"]).ok();
     run(dir, &["rebuild", "x.db", "--model", &first]).ok();
-    assert_eq!(answers(dir), old, "rolled back to the letter");
+    assert_eq!(answers(dir), old, "rolled back exactly");
     run(dir, &["rebuild", "x.db", "--model", &second]).ok();
     assert_eq!(answers(dir), new);
 }

@@ -1,43 +1,43 @@
-//! Running the `mopqdb` program as a user would, and data to run it on.
+//! Runs the `mopqdb` program as a user would, with data for it.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The program, as cargo has built it for these tests.
+/// Returns the program that cargo has built for these tests.
 pub(crate) fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_mopqdb"))
 }
 
-/// What a run said and how it ended.
+/// The output of a run and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// The exit code; -1 if it was killed.
     pub(crate) code: i32,
-    /// Results.
+    /// Results, from stdout.
     pub(crate) out: String,
-    /// Messages.
+    /// Messages, from stderr.
     pub(crate) err: String,
 }
 
 impl Ran {
-    /// Its results, if it ended well.
+    /// Returns its results if it succeeded.
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "it failed: {}{}", self.out, self.err);
         self.out
     }
 
-    /// Its messages, if it ended with this code.
+    /// Returns its messages if it ended with this code.
     pub(crate) fn failed(self, code: i32) -> String {
         assert_eq!(
             self.code, code,
-            "it ended otherwise: {}{}",
+            "it ended differently: {}{}",
             self.out, self.err
         );
         self.err
     }
 
-    /// A JSON object a line.
+    /// Returns its results, one JSON object per line.
     pub(crate) fn json(self) -> Vec<serde_json::Value> {
         let out = self.ok();
         out.lines()
@@ -61,7 +61,7 @@ pub(crate) fn run(dir: &Path, arguments: &[&str]) -> Ran {
     run_with(dir, arguments, "")
 }
 
-/// The same with something on standard input.
+/// Runs `mopqdb` with this standard input.
 pub(crate) fn run_with(dir: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
     let mut child = Command::new(program())
         .args(arguments)
@@ -74,14 +74,14 @@ pub(crate) fn run_with(dir: &Path, arguments: &[&str], input: impl AsRef<[u8]>) 
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("it was piped");
     let input = input.as_ref().to_owned();
-    // It may end before it has read everything.
+    // The program may end before it has read everything.
     let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("it ends");
     feeding.join().expect("feeding does not panic");
     output.into()
 }
 
-/// A seeded stream of numbers in [-1, 1).
+/// Returns seeded numbers in [-1, 1).
 pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
@@ -96,7 +96,7 @@ pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Writes a file of seeded vectors, and gives them.
+/// Writes a file of seeded vectors, and returns them.
 pub(crate) fn data(path: &Path, seed: u64, rows: usize, dim: usize) -> Vec<f32> {
     let values = numbers(seed, rows * dim);
     let mut writer =

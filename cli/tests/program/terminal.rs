@@ -1,10 +1,10 @@
-//! A real terminal: a progress bar on it, tables cut to its width, and neither in a pipe.
+//! A real terminal gets a progress bar and tables cut to its width; a pipe gets neither.
 
 use crate::support::{data, program, run};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a command line on a terminal of 60 columns, by util-linux's `script`. None where there is none.
+/// Runs a command line on a terminal of 60 columns, with util-linux's `script`. Returns `None` if it is not installed.
 fn on_a_terminal(dir: &Path, arguments: &str) -> Option<String> {
     let line = format!("stty cols 60 rows 24; {} {arguments}", program().display());
     let output = Command::new("script")
@@ -29,7 +29,7 @@ fn on_a_terminal(dir: &Path, arguments: &str) -> Option<String> {
 }
 
 #[test]
-fn a_terminal_sees_progress_with_rows_a_second_and_a_pipe_does_not() {
+fn a_terminal_gets_progress_with_rows_per_second_and_a_pipe_does_not() {
     let dir = tempfile::tempdir().unwrap();
     data(&dir.path().join("x.npy"), 1, 60_000, 48);
     let Some(seen) = on_a_terminal(dir.path(), "insert x.db x.npy --no-auto") else {
@@ -40,7 +40,7 @@ fn a_terminal_sees_progress_with_rows_a_second_and_a_pipe_does_not() {
         "{seen:?}"
     );
     assert!(seen.contains("rows/s") && seen.contains("left"), "{seen:?}");
-    // The bar is gone in the end, and the result stands alone.
+    // The bar is removed at the end, and only the result is left.
     let last = seen.rsplit("\u{1b}[2K").next().unwrap();
     assert!(last.contains("inserted 60,000 rows"), "{last:?}");
 
@@ -53,7 +53,7 @@ fn a_terminal_sees_progress_with_rows_a_second_and_a_pipe_does_not() {
 }
 
 #[test]
-fn rows_are_counted_where_nobody_knows_how_many_there_are_and_a_compressed_array_says_it() {
+fn rows_are_counted_if_their_total_is_unknown() {
     let dir = tempfile::tempdir().unwrap();
     let rows: String = (0..60_000)
         .map(|n| format!("{{\"key\":\"{n}\",\"vector\":[{n},1,2,3]}}\n"))
@@ -82,7 +82,7 @@ fn rows_are_counted_where_nobody_knows_how_many_there_are_and_a_compressed_array
 }
 
 #[test]
-fn hits_on_a_terminal_fit_its_width() {
+fn hits_fit_the_width_of_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let long = "k".repeat(200);
     let rows = format!(
@@ -107,13 +107,13 @@ fn hits_on_a_terminal_fit_its_width() {
     assert!(seen.contains("kkk…") && seen.contains("short"), "{seen:?}");
 }
 
-/// What a terminal would act on: controls of C0 and C1, DEL, and controls of the writing direction.
+/// Characters that a terminal would act on: controls of C0 and C1, DEL, and bidirectional controls.
 const HOSTILE: [char; 8] = [
     '\u{1b}', '\u{7}', '\u{8}', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200f}',
 ];
 
 #[test]
-fn a_terminal_acts_on_nothing_that_keys_and_queries_hold_and_a_pipe_gets_them_as_they_are() {
+fn control_characters_in_keys_and_queries_are_replaced_on_a_terminal_but_not_in_a_pipe() {
     let dir = tempfile::tempdir().unwrap();
     let key: String = ["a\tb\nc"]
         .into_iter()

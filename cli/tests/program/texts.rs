@@ -1,9 +1,9 @@
-//! Texts in, texts out, with the tiny encoder that the sources carry. Needs ONNX Runtime (`make setup`).
+//! Texts with the tiny encoder in the sources. Needs ONNX Runtime (`make setup`).
 
 use crate::support::run;
 use std::path::Path;
 
-/// A database of texts, or None, loudly, where there is no ONNX Runtime.
+/// A database of texts; `None`, with a message, without ONNX Runtime.
 fn database(dir: &Path) -> Option<()> {
     let bundle = mopqdb::bundle::tiny_bundle();
     run(
@@ -158,14 +158,14 @@ fn lines_of_text_are_numbered_and_the_same_file_changes_nothing() {
     std::fs::write(dir.join("lines.txt"), "one line\na changed line\n").unwrap();
     let said = run(dir, &["insert", "x.db", "lines.txt"]).failed(1);
     assert!(
-        said.contains("lines.txt:2: the key \"2\" exists with other content"),
+        said.contains("lines.txt:2: the key \"2\" exists with different content"),
         "{said}"
     );
     let said = run(dir, &["insert", "x.db", "lines.txt", "--format", "tsv"]).failed(1);
     assert!(said.contains("lines.txt:1: has no tab"), "{said}");
 }
 
-/// A program that was copied below a folder of somebody else, who put an encoder of theirs where a checkout has its own.
+/// A program that was copied into a folder of another user, who has put an encoder where a checkout has its own.
 #[test]
 fn nothing_is_loaded_from_folders_above_the_program() {
     let home = tempfile::tempdir().unwrap();
@@ -197,18 +197,18 @@ fn nothing_is_loaded_from_folders_above_the_program() {
     };
     let id = tiny.model_id().to_string();
     let taken = home.path().join("x.db/models").join(&id);
-    // The default encoder of this checkout, or none at all; in no case the planted one.
+    // The default encoder of this checkout, or none; never the planted one.
     let created = create(None);
     assert!(created.code == 0 || created.code == 5, "{}", created.err);
     assert!(!taken.exists());
-    // What the user names is taken.
+    // A bundle that the user names is used.
     let _ = std::fs::remove_dir_all(home.path().join("x.db"));
     create(Some(&home.path().join(".native"))).ok();
     assert!(taken.exists());
 }
 
 #[test]
-fn lines_of_files_with_the_same_name_are_not_lost_without_a_word() {
+fn lines_of_files_with_the_same_name_are_not_lost_silently() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     let Some(()) = database(dir) else { return };
@@ -217,17 +217,19 @@ fn lines_of_files_with_the_same_name_are_not_lost_without_a_word() {
         std::fs::write(dir.join(sub).join("x.txt"), text).unwrap();
     }
     let said = run(dir, &["insert", "x.db", "d1/x.txt", "d2/x.txt"]).failed(1);
-    // Line 2 of the second file is new: the first one has a blank line there.
+    // Line 2 of the second file is new, because the first file has a blank line there.
     assert!(
         said.contains("inserted 3 rows (3 new")
-            && said.contains("d2/x.txt:3: the key \"x:3\" came before in this run, at d1/x.txt:3;"),
+            && said.contains(
+                "d2/x.txt:3: the key \"x:3\" occurred before in this run, at d1/x.txt:3;"
+            ),
         "{said}"
     );
     assert_eq!(run(dir, &["get", "x.db", "x:3"]).ok(), "x:3\tthree\n");
     std::fs::write(dir.join("y.tsv"), "k\tone\nl\ttwo\nk\tthree\n").unwrap();
     let said = run(dir, &["insert", "x.db", "y.tsv"]).failed(1);
     assert!(
-        said.contains("y.tsv:3: the key \"k\" came before in this run, at y.tsv:1;"),
+        said.contains("y.tsv:3: the key \"k\" occurred before in this run, at y.tsv:1;"),
         "{said}"
     );
 }
@@ -252,7 +254,7 @@ fn hits(dir: &Path, db: &str) -> serde_json::Value {
 fn hits_by(dir: &Path, db: &str, search: &str) -> serde_json::Value {
     let query = ["query", db, "birds of winter", "--json", "--search", search];
     let mut hits = run(dir, &query).json()[0]["hits"].clone();
-    // With codes another source finds the same rows.
+    // With codes, another source finds the same rows.
     for hit in hits.as_array_mut().unwrap() {
         hit.as_object_mut().unwrap().remove("found_by");
     }
@@ -260,7 +262,7 @@ fn hits_by(dir: &Path, db: &str, search: &str) -> serde_json::Value {
 }
 
 #[test]
-fn exact_is_a_model_of_a_database_of_texts_and_gets_its_bundle_when_it_is_switched_to() {
+fn exact_gets_a_bundle_when_a_database_of_texts_switches_to_it() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     let Some(()) = database(dir) else { return };
@@ -280,7 +282,7 @@ fn exact_is_a_model_of_a_database_of_texts_and_gets_its_bundle_when_it_is_switch
     );
     assert_eq!(hits(dir, "x.db"), exact);
 
-    // A database that began with the trained model has the encoder alone in no bundle.
+    // If a database began with the trained model, no bundle has the encoder alone.
     let bundle = dir.join("x.db/models").join(&opq);
     let create = ["create", "y.db", "--encoder", bundle.to_str().unwrap()];
     run(dir, &create).ok();
@@ -311,7 +313,7 @@ fn exact_is_a_model_of_a_database_of_texts_and_gets_its_bundle_when_it_is_switch
     assert_eq!(hits(dir, "y.db"), exact);
     assert_eq!(methods(dir, "y.db"), both(true));
     run(dir, &["verify", "y.db", "--deep"]).ok();
-    // It is never the newest, and never pruned.
+    // `exact` is never the newest, and never pruned.
     let forth = &run(dir, &["rebuild", "y.db", "--json"]).json()[0];
     assert_eq!(forth["model"].as_str(), Some(opq.as_str()));
     run(dir, &["prune", "y.db"]).ok();
@@ -342,7 +344,11 @@ fn a_bundle_with_another_encoder_is_added_and_switched_to_and_back() {
         run(dir, &["--json", "models", "add", "x.db", "int8"]).json()[0]["model"],
         id
     );
-    assert_eq!(hits(dir, "x.db"), before, "adding switches nothing");
+    assert_eq!(
+        hits(dir, "x.db"),
+        before,
+        "adding does not switch the model"
+    );
     assert_eq!(
         methods(dir, "x.db"),
         [("exact".into(), true), ("encoder".into(), false)]
@@ -353,7 +359,7 @@ fn a_bundle_with_another_encoder_is_added_and_switched_to_and_back() {
         (Some(id.as_str()), Some(3))
     );
     assert_ne!(hits(dir, "x.db"), before);
-    // Now it is the encoder that `exact` searches with, and the newest: there is nothing to switch to.
+    // `exact` now searches with this encoder, which is the newest: there is nothing to switch to.
     assert_eq!(
         methods(dir, "x.db"),
         [("encoder".into(), false), ("exact".into(), true)]
@@ -371,7 +377,7 @@ fn a_bundle_with_another_encoder_is_added_and_switched_to_and_back() {
     .ok();
     assert_eq!(hits(dir, "x.db"), before);
 
-    // What does not fit is refused with what to do.
+    // A model that does not fit is refused with a remedy.
     run(dir, &["create", "v.db", "--encoder", "none", "--dim", "4"]).ok();
     let refused = run(dir, &["models", "add", "v.db", "int8"]).failed(1);
     assert!(refused.contains("create a database of texts"), "{refused}");
@@ -395,7 +401,7 @@ fn a_bundle_with_another_encoder_is_added_and_switched_to_and_back() {
 }
 
 #[test]
-fn texts_come_from_a_field_of_another_name_and_from_compressed_files() {
+fn texts_are_read_from_renamed_fields_and_compressed_files() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path();
     let Some(()) = database(dir) else { return };

@@ -1,4 +1,4 @@
-//! `insert --wait`: another process writes, and ends in time or does not.
+//! `insert --wait`: another process writes, and ends within the limit or does not.
 
 use crate::support::{data, program, run};
 use mopqdb::{Database, Options};
@@ -38,7 +38,7 @@ fn insert_waits_for_another_writer_up_to_its_limit() {
         waiting.err
     );
     assert!(waiting.ok().contains("20 unchanged"));
-    // Nobody writes: nothing is waited for, or said.
+    // No other process writes, so nothing is waited for or printed.
     let at_once = run(
         dir,
         &["insert", "x.db", "x.npy", "--wait", "18446744073709551615"],
@@ -48,7 +48,7 @@ fn insert_waits_for_another_writer_up_to_its_limit() {
 }
 
 #[test]
-fn ctrl_c_ends_the_wait_for_a_writer_and_for_the_first_row() {
+fn ctrl_c_ends_waiting_for_a_writer_and_for_the_first_row() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     data(&dir.join("x.npy"), 1, 20, 4);

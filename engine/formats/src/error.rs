@@ -3,39 +3,39 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What every fallible function of this crate returns.
+/// The result of every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What is wrong with a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{}: {doing}: {source}", path.display())]
     Io {
-        /// The failed step, in a verb: "opening", "reading", "writing".
+        /// The failed step, as a verb: "opening", "reading", "writing".
         doing: &'static str,
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
 
     /// A stream could not be read to its end.
     #[error("reading {name}: {source}")]
     Read {
-        /// What messages call the stream: a file, or `stdin`.
+        /// The name of the stream in messages: a file, or `stdin`.
         name: String,
-        /// The operating system's answer, or what a decompressor found.
+        /// The error of the operating system or of a decompressor.
         source: io::Error,
     },
 
-    /// The file is not what its format asks for, or its format can't hold what was to be written.
+    /// The content does not follow the file's format, or the format can't hold what was to be written.
     #[error("{place}: {what}")]
     Invalid {
-        /// The file, and where it has lines the line: `pairs.tsv:7`.
+        /// The file and, if it has lines, the line: `pairs.tsv:7`.
         place: String,
-        /// What is wrong there, and what to do about it.
+        /// What is wrong, and what to do about it.
         what: String,
     },
 }
@@ -62,7 +62,7 @@ impl Error {
         }
     }
 
-    /// Something wrong at a place.
+    /// Returns an error for something wrong at a place.
     pub(crate) fn invalid(place: impl Into<String>, what: impl ToString) -> Self {
         Self::Invalid {
             place: place.into(),

@@ -1,4 +1,4 @@
-//! Lines of a file, numbered, in bounded memory.
+//! Reading the numbered lines of a file, in bounded memory.
 
 use crate::error::{Error, Result};
 use std::fmt;
@@ -7,12 +7,12 @@ use std::io::BufRead;
 /// The longest line that is read: far above the longest text of a row, however it is escaped.
 pub const MAX_LINE: usize = 512 << 20;
 
-/// A line that can't be taken, and why.
+/// A line that can't be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
-    /// File and line.
+    /// The file and the line.
     pub place: String,
-    /// What is wrong.
+    /// What is wrong with it.
     pub what: String,
 }
 
@@ -30,7 +30,7 @@ impl From<BadLine> for Error {
     }
 }
 
-/// Lines of a text file, from its start to its end.
+/// Reads the lines of a text file from its start to its end.
 pub struct Lines {
     name: String,
     source: Box<dyn BufRead + Send>,
@@ -48,7 +48,7 @@ impl fmt::Debug for Lines {
 }
 
 impl Lines {
-    /// Reads `source`; `name` is for messages.
+    /// Reads `source`; `name` is used in messages.
     pub fn new(name: impl Into<String>, source: Box<dyn BufRead + Send>) -> Self {
         Self::with_longest(name, source, MAX_LINE)
     }
@@ -73,25 +73,24 @@ impl Lines {
         self.number
     }
 
-    /// Returns the file, for messages.
+    /// Returns the name of the file, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns `true` if the line that was read last, or of a line that is too long what was kept, begins with this byte.
+    /// Returns `true` if the line that was read last begins with this byte. Also works for a line that was too long.
     pub fn begins_with(&self, byte: u8) -> bool {
         self.line.trim_ascii_start().first() == Some(&byte)
     }
 
-    /// Returns where the line that was read last is.
+    /// Returns the file and line that was read last, for messages.
     pub fn place(&self) -> String {
         format!("{}:{}", self.name, self.number)
     }
 
-    /// The next line without its end, or what is wrong with it; `None` at the end.
+    /// Returns the next line without its line end, or what is wrong with it; `None` at the end.
     ///
-    /// After an outer error (of the disk) nothing more can be read; after an inner one the next line
-    /// can.
+    /// After an outer error (of the disk) nothing more can be read; after an inner one the next line can be.
     pub fn read(&mut self) -> Result<Option<Result<&str, BadLine>>> {
         self.line.clear();
         let mut too_long = false;
@@ -152,7 +151,7 @@ mod tests {
     use std::io::{BufReader, Cursor, Read};
 
     #[test]
-    fn a_line_past_the_cap_is_one_bad_line_in_bounded_memory() {
+    fn a_line_above_the_limit_is_one_bad_line_in_bounded_memory() {
         let long = std::io::repeat(b'x')
             .take(10 << 20)
             .chain(&b"\nshort\n"[..]);

@@ -1,8 +1,7 @@
 //! Pairs of a query and a right answer: one per line, `query TAB right answer`.
 //!
-//! Lines with the same query are one query with many right answers. The query is a text, or the number of a row of a file
-//! of vectors. What the answer names, a row's key or its text, is for the caller to find out; every refusal names file
-//! and line.
+//! Lines with the same query are one query with several right answers. The query is a text, or the number of a row in a
+//! file of vectors. The caller looks up the answer, which is a row's key or its text. Every error names file and line.
 //!
 //! ```
 //! use mopqdb_formats::lines::Lines;
@@ -26,9 +25,9 @@ pub enum Queries<'a> {
     Texts,
     /// The number of a row of a file of vectors, from 0.
     Rows {
-        /// How many rows the file has.
+        /// The number of rows in the file.
         of: usize,
-        /// What messages call the file.
+        /// The name of the file in messages.
         file: &'a str,
     },
 }
@@ -36,31 +35,31 @@ pub enum Queries<'a> {
 /// The meaning of the second column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// Its key.
+    /// The key of a row.
     Keys,
-    /// Its text.
+    /// The text of a row.
     Texts,
 }
 
 /// The pairs of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pairs {
-    /// What messages call the file.
+    /// The name of the file in messages.
     pub name: String,
-    /// The distinct queries, texts or row numbers as written, in the order of their first lines.
+    /// The distinct queries, which are texts or row numbers as written, in the order of their first lines.
     pub queries: Vec<String>,
     /// One pair per line that is not empty, in the order of the file.
     pub lines: Vec<Pair>,
 }
 
-/// One line.
+/// A line with a query and a right answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// Its query's place among [`Pairs::queries`].
+    /// The index of its query in [`Pairs::queries`].
     pub query: usize,
     /// The right answer.
     pub answer: String,
-    /// The line, from 1.
+    /// The number of the line, from 1.
     pub number: u64,
 }
 
@@ -104,16 +103,17 @@ impl Pairs {
         match pairs.lines.is_empty() {
             true => Err(Error::invalid(
                 pairs.name,
-                "no pairs; a line is `query TAB right answer`",
+                "the file has no pairs; a line is `query TAB right answer`",
             )),
             false => Ok(pairs),
         }
     }
 
-    /// Says what is wrong with pairs whose answers no row has, if there are any.
+    /// Reports pairs whose answers no row has, if there are any.
     ///
-    /// They are refused, unless `skip` asks to leave them out: then the words say how many they are. Nothing can be done
-    /// without them where they are all there is, and no query has a right row of another source (`nothing_left`).
+    /// They are an error, unless `skip` asks to leave them out; then a message with their number is returned. If no
+    /// other pairs remain and no query has a right row from another source (`nothing_left`), that is an error even
+    /// then.
     pub fn check_missing(
         &self,
         missing: impl Fn(&str) -> bool,
@@ -147,7 +147,7 @@ impl Pairs {
     }
 }
 
-/// Query and answer. Tabs after the first belong to the answer.
+/// Splits a line into query and answer. Tabs after the first belong to the answer.
 fn split(line: &str) -> Result<(&str, &str), String> {
     let (query, answer) = line
         .split_once('\t')
@@ -167,13 +167,13 @@ fn check_row(query: &str, queries: Queries<'_>) -> Result<(), String> {
     match query.parse::<usize>() {
         Err(error) => Err(format!("{query:?} is not a row number of {file}: {error}")),
         Ok(row) if row >= of => Err(format!(
-            "row {row} of {file}, which has {of} (the first is 0)"
+            "row {row} is not in {file}, which has {of} rows (the first is 0)"
         )),
         Ok(_) => Ok(()),
     }
 }
 
-/// Enough of a text to recognise it.
+/// Returns enough of a text to recognise it.
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -192,12 +192,12 @@ mod tests {
 
     fn refusal(content: &str, queries: Queries<'_>) -> String {
         read(content, queries)
-            .expect_err("it is refused")
+            .expect_err("it must be refused")
             .to_string()
     }
 
     #[test]
-    fn lines_with_one_query_are_one_query() {
+    fn lines_with_equal_queries_form_one_query() {
         let pairs = read("a\tx\nb\ty\r\n\na\tz\tz\n", Queries::Texts).unwrap();
         assert_eq!(pairs.queries, ["a", "b"]);
         let lines: Vec<_> = (pairs.lines.iter())
@@ -207,19 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_of_byte_order_is_no_part_of_the_first_query() {
+    fn a_byte_order_mark_is_not_part_of_the_first_query() {
         let pairs = read("\u{feff}a\tx\na\ty\n", Queries::Texts).unwrap();
         assert_eq!(pairs.queries, ["a"]);
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn an_error_names_the_bad_line() {
         let no_tab = "p.tsv:2: has no tab; a line is `query TAB right answer`";
         for (content, said) in [
-            ("", "p.tsv: no pairs; a line is `query TAB right answer`"),
+            (
+                "",
+                "p.tsv: the file has no pairs; a line is `query TAB right answer`",
+            ),
             (
                 "\n\n",
-                "p.tsv: no pairs; a line is `query TAB right answer`",
+                "p.tsv: the file has no pairs; a line is `query TAB right answer`",
             ),
             ("a\tx\nb\n", no_tab),
             ("a\tx\n\tx\n", "p.tsv:2: the query is empty"),
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn row_numbers_are_those_of_the_file() {
+    fn row_numbers_must_exist_in_the_file() {
         let queries = Queries::Rows {
             of: 2,
             file: "--queries",
@@ -238,7 +241,7 @@ mod tests {
         assert_eq!(read("1\tx\n", queries).unwrap().queries, ["1"]);
         assert_eq!(
             refusal("0\tx\n2\tx\n", queries),
-            "p.tsv:2: row 2 of --queries, which has 2 (the first is 0)"
+            "p.tsv:2: row 2 is not in --queries, which has 2 rows (the first is 0)"
         );
         let said = refusal("one\tx\n", queries);
         assert!(

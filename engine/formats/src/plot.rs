@@ -1,4 +1,4 @@
-//! Small line charts as SVG: inside a page, or as a picture of their own.
+//! Draws small line charts as SVG, to embed in a page or as standalone pictures.
 //!
 //! ```
 //! use mopqdb_formats::plot::{COLOURS, Chart, Line, picture};
@@ -15,13 +15,13 @@
 
 use std::fmt::Write;
 
-/// Colours that most eyes tell apart, on light and on dark.
+/// Colours that most people can distinguish, on light and dark backgrounds.
 pub const COLOURS: [&str; 8] = [
     "#3b7dd8", "#e08214", "#2a9d5c", "#b5498c", "#7a6bd1", "#c0392b", "#1b9e9e", "#8a6d3b",
 ];
 
 const WIDTH: f64 = 640.0;
-/// The height of a chart inside a page, and of one of a picture.
+/// The height of a chart, both in a page and in a picture.
 const HEIGHT: f64 = 320.0;
 const PANEL: f64 = 170.0;
 const LEFT: f64 = 64.0;
@@ -29,19 +29,19 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 36.0;
 
-/// What a page says by its own style sheet.
+/// The rules that a page has in its own style sheet.
 const STYLE: &str = "text{fill:#222}.grid{stroke:#222;opacity:.15}.mark{stroke:#222;opacity:.4}";
 
 /// A line of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// What a legend calls it.
+    /// The name of the line in a legend.
     pub name: String,
-    /// One of [`COLOURS`], or another.
+    /// The colour: one of [`COLOURS`], or another one.
     pub colour: &'static str,
     /// Whether it is drawn dashed.
     pub dashed: bool,
-    /// From left to right.
+    /// The points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -53,7 +53,7 @@ impl Line {
     }
 }
 
-/// Lines over whole numbers: epochs, or depths of a result.
+/// A chart of lines over integers, such as epochs or depths.
 #[derive(Debug, Clone, Copy)]
 pub struct Chart<'a> {
     x_name: &'a str,
@@ -65,7 +65,7 @@ pub struct Chart<'a> {
 }
 
 impl<'a> Chart<'a> {
-    /// Lines, and what their axes are called.
+    /// Creates a chart of these lines, with the names of the axes.
     pub fn new(x_name: &'a str, y_name: &'a str, lines: &'a [Line]) -> Self {
         Self {
             x_name,
@@ -77,25 +77,25 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// Makes equal steps to the right equal factors.
+    /// Makes the x axis logarithmic.
     pub fn log_x(mut self) -> Self {
         self.log_x = true;
         self
     }
 
-    /// Marks each point by a dot, which tells its value to a pointer.
+    /// Marks each point with a dot that shows its value under the pointer.
     pub fn dotted(mut self) -> Self {
         self.dotted = true;
         self
     }
 
-    /// Draws a dashed line from top to bottom, if there is something to mark.
+    /// Draws a dashed vertical line at `x`, if given.
     pub fn marked_at(mut self, x: Option<f64>) -> Self {
         self.mark = x;
         self
     }
 
-    /// Returns the chart to stand inside a page, whose style sheet gives `.grid` and `.mark` a stroke.
+    /// Returns the chart for embedding in a page, whose style sheet gives `.grid` and `.mark` a stroke.
     pub fn inline(&self) -> String {
         let (x, y) = (escape(self.x_name), escape(self.y_name));
         let mut svg = format!(
@@ -105,7 +105,7 @@ impl<'a> Chart<'a> {
         svg + "</svg>"
     }
 
-    /// From where to where its points reach, from left to right.
+    /// Returns the smallest and largest x of its points.
     fn across(&self) -> Option<(f64, f64)> {
         range(self.points().map(|point| point.0))
     }
@@ -114,7 +114,7 @@ impl<'a> Chart<'a> {
         self.lines.iter().flat_map(Line::finite)
     }
 
-    /// Draws it from `top` on, between the ends of `x`.
+    /// Draws the chart from `top` on, over the range `x`.
     fn draw(&self, svg: &mut String, top: f64, height: f64, x: Option<(f64, f64)>) {
         let (right, roof, floor) = (WIDTH - RIGHT, top + TOP, top + height - BOTTOM);
         let _ = write!(
@@ -135,7 +135,7 @@ impl<'a> Chart<'a> {
         };
         let (Some((x_low, x_high)), Some(y)) = (x, range(self.points().map(|point| point.1)))
         else {
-            // Nothing was measured so far.
+            // Nothing has been measured yet.
             rule(LEFT, right, floor, floor, "class=\"grid\"");
             return;
         };
@@ -207,7 +207,7 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// Draws charts one above the other, over the same numbers, as a picture that needs no page.
+/// Draws charts one above the other, over the same range, as a standalone picture.
 pub fn picture(charts: &[Chart<'_>]) -> String {
     let height = PANEL * charts.len() as f64 + 8.0;
     let ends = charts.iter().filter_map(Chart::across);
@@ -223,7 +223,7 @@ pub fn picture(charts: &[Chart<'_>]) -> String {
     svg + "</svg>\n"
 }
 
-/// Draws counts as bars without labels, the largest first, to stand inside a page.
+/// Draws counts as bars without labels, the largest first, for embedding in a page.
 pub fn bars(counts: &[u64], colour: &str) -> String {
     let mut sorted = counts.to_vec();
     sorted.sort_unstable_by(|a, b| b.cmp(a));
@@ -245,7 +245,7 @@ pub fn bars(counts: &[u64], colour: &str) -> String {
     )
 }
 
-/// Returns a text as it may stand in a page or a picture.
+/// Returns a text escaped for a page or a picture.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -253,7 +253,7 @@ pub fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// The least and the largest value, if there are any.
+/// Returns the smallest and the largest value, if there are any.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let ends = |ends: Option<(f64, f64)>, value: f64| match ends {
         Some((low, high)) => Some((low.min(value), high.max(value))),
@@ -262,7 +262,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.fold(None, ends)
 }
 
-/// If all values are equal: space below, none above, so that a recall of 1 stays at the top.
+/// Adds space below if all values are equal, but none above, so that a recall of 1 stays at the top.
 fn padded((low, high): (f64, f64)) -> (f64, f64) {
     match high - low {
         width if width > 1e-12 => (low, high),
@@ -270,7 +270,7 @@ fn padded((low, high): (f64, f64)) -> (f64, f64) {
     }
 }
 
-/// Whole numbers that the axis names.
+/// Returns the integers to label on the axis.
 fn ticks(low: f64, high: f64, log: bool) -> Vec<f64> {
     let decades = (0..16).map(|n| 10f64.powi(n));
     let mut round = decades.flat_map(|ten| [1.0, 2.0, 5.0].map(|n| n * ten));
@@ -284,7 +284,7 @@ fn ticks(low: f64, high: f64, log: bool) -> Vec<f64> {
     (first..=last).map(|n| n as f64 * step).collect()
 }
 
-/// Digits behind the point that tell numbers apart which lie this far from each other.
+/// Returns how many decimal places distinguish numbers that are `step` apart.
 fn digits(step: f64) -> usize {
     (1.0 - step.log10()).ceil().clamp(0.0, 9.0) as usize
 }
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The points of each line, in order.
+    /// Returns the points of each line, in order.
     fn drawn(svg: &str) -> Vec<Vec<(f64, f64)>> {
         let lines = svg.split("points=\"").skip(1);
         let number = |text: &str| text.parse::<f64>().unwrap();
@@ -316,7 +316,7 @@ mod tests {
             .collect()
     }
 
-    /// What its texts say.
+    /// Returns the texts in the picture.
     fn texts(svg: &str) -> Vec<&str> {
         let texts = svg.split("<text ").skip(1);
         texts
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_lines_are_the_corners_of_the_chart() {
+    fn lines_reach_the_corners_of_the_chart() {
         let lines = [line(&[(1.0, 0.0), (3.0, 2.0)]), line(&[(2.0, 1.0)])];
         let svg = Chart::new("epoch", "loss", &lines).inline();
         let (left, right) = (LEFT, WIDTH - RIGHT);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_factors_are_equal_steps_where_the_axis_is_logarithmic() {
+    fn equal_factors_are_equal_steps_on_a_logarithmic_axis() {
         let lines = [line(&[(1.0, 0.5), (10.0, 0.5), (100.0, 1.0)])];
         let svg = Chart::new("k", "recall", &lines).log_x().inline();
         let points = &drawn(&svg)[0];
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_charts_of_a_picture_lie_over_the_same_numbers() {
+    fn the_charts_of_a_picture_share_the_x_axis() {
         let (whole, late) = (
             [line(&[(1.0, 9.0), (2.0, 8.0), (5.0, 7.0)])],
             [line(&[(5.0, 0.5)])],
@@ -364,7 +364,7 @@ mod tests {
             Chart::new("epoch", "not measured", &[]),
         ]);
         let lines = drawn(&svg);
-        assert_eq!(lines.len(), 2, "a line without points is none");
+        assert_eq!(lines.len(), 2, "a line without points is not drawn");
         assert_eq!(lines[0][2].0, lines[1][0].0);
         assert!(lines[1][0].1 > PANEL, "the second is under the first");
         let mark = format!(
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_are_left_out() {
+    fn values_that_are_not_finite_are_left_out() {
         let points = [
             (1.0, f64::NAN),
             (2.0, 1.0),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_names_few_round_numbers_which_differ() {
+    fn an_axis_has_a_few_distinct_round_labels() {
         for (high, named) in [
             (2.0, vec![1.0, 2.0]),
             (8.0, (1..=8).map(f64::from).collect()),
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_fall_from_left_to_right() {
+    fn bars_descend_from_left_to_right() {
         let svg = bars(&[1, 0, 2], "red");
         let path =
             "M0,44L0.00,0.00L85.33,0.00L85.33,22.00L170.67,22.00L170.67,44.00L256.00,44.00L256,44Z";

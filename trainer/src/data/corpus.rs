@@ -1,4 +1,4 @@
-//! What is searched: the keys of a database with their stored vectors, as a run sees them.
+//! The keys of a database with their stored vectors, as a run reads them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use mopqdb::{Metric, Snapshot};
 
 use super::Vectors;
 
-/// Every live row, in `Seq` order: ties in the database go to the lower row, and so they do here.
+/// Every live row, in `Seq` order. Ties in the database go to the lower row, and so they do here.
 #[derive(Debug, Clone)]
 pub struct Corpus {
     /// The user's keys.
     pub keys: Vec<String>,
-    /// Their texts, in a database that has them.
+    /// Their texts, if the database has texts.
     pub texts: Option<Vec<String>>,
-    /// Stored vectors (rows, hidden): the one copy in memory, which all devices draw from.
+    /// Stored vectors (rows, hidden): the only copy in memory, which all devices read.
     pub vectors: Arc<Vec<f32>>,
-    /// Width of a stored vector.
+    /// The width of a stored vector.
     pub hidden: usize,
-    /// How queries and keys are compared.
+    /// The metric by which queries and keys are compared.
     pub metric: Metric,
 }
 
 impl Corpus {
-    /// Checks that the parts fit.
+    /// Checks that the parts fit each other.
     pub fn new(
         keys: Vec<String>,
         texts: Option<Vec<String>>,
@@ -38,7 +38,7 @@ impl Corpus {
         );
         ensure!(
             vectors.len() == keys.len() * hidden,
-            "{} keys of {hidden} numbers need {} numbers, there are {}",
+            "{} keys of {hidden} values need {} values, but there are {}",
             keys.len(),
             keys.len() * hidden,
             vectors.len()
@@ -60,13 +60,14 @@ impl Corpus {
         })
     }
 
-    /// Reads the live rows of a snapshot, and says up to which `Seq` they go. Texts are left out unless `with_texts`.
+    /// Reads the live rows of a snapshot, and returns the largest `Seq` among them. Texts are omitted unless
+    /// `with_texts`.
     pub fn read(snapshot: &Snapshot, with_texts: bool) -> Result<(Self, u64)> {
         let model = snapshot.model();
         let (rows, hidden) = (snapshot.rows() as usize, model.dim());
         let (mut seqs, mut keys) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut texts = Vec::new();
-        // As large as it will be from the start: growing would hold it twice.
+        // Allocated at its final size, because growing would need twice the memory.
         let mut vectors = Vec::with_capacity(rows * hidden);
         snapshot.for_each_row(|row| {
             seqs.push(row.seq.0);
@@ -96,12 +97,12 @@ impl Corpus {
         Ok((corpus, through))
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.keys.len()
     }
 
-    /// All stored vectors.
+    /// Returns all stored vectors.
     pub fn all(&self) -> Vectors<'_> {
         Vectors {
             values: &self.vectors,
@@ -109,12 +110,12 @@ impl Corpus {
         }
     }
 
-    /// One row's stored vector.
+    /// Returns one row's stored vector.
     pub fn vector(&self, row: u32) -> &[f32] {
         &self.vectors[row as usize * self.hidden..][..self.hidden]
     }
 
-    /// Rows by key.
+    /// Returns the rows by key.
     pub fn by_key(&self) -> HashMap<&str, u32> {
         self.keys
             .iter()
@@ -123,7 +124,8 @@ impl Corpus {
             .collect()
     }
 
-    /// For each row, the first row that is the same key to a query: that of the same text, or itself.
+    /// Returns, for each row, the first row that a query can't distinguish from it: the first one with the same text,
+    /// or itself.
     pub fn twins(&self) -> Vec<u32> {
         match (self.by_text(), &self.texts) {
             (Some(first), Some(texts)) => texts.iter().map(|text| first[text.as_str()]).collect(),
@@ -131,7 +133,7 @@ impl Corpus {
         }
     }
 
-    /// Rows by text; of equal texts, the first.
+    /// Returns the rows by text; of equal texts, the first row.
     pub fn by_text(&self) -> Option<HashMap<&str, u32>> {
         let texts = self.texts.as_ref()?;
         let mut rows = HashMap::with_capacity(texts.len());
@@ -142,7 +144,7 @@ impl Corpus {
     }
 }
 
-/// Puts row `order[n]` of `values` (rows, width) into place n, with room for one row beside them.
+/// Moves row `order[n]` of `values` (rows, width) to place n, with memory for one extra row.
 fn reorder(values: &mut [f32], width: usize, order: &[u32]) {
     let mut placed = vec![false; order.len()];
     let mut first = vec![0.0; width];
@@ -171,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_put_in_order_where_they_are() {
+    fn rows_are_reordered_in_place() {
         let rows = 100u32;
         let mut random = crate::random::Random::new(3, "order", 0);
         let order = random.order(rows as usize);
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_same_text_are_one_key_to_a_query() {
+    fn rows_with_the_same_text_are_one_key() {
         let corpus = |texts: Option<[&str; 4]>| {
             let keys = (0..4).map(|row| row.to_string()).collect();
             let texts = texts.map(|texts| texts.map(String::from).to_vec());

@@ -1,4 +1,4 @@
-//! What a run learns from: the rows of a database ([`Corpus`]), and the [`Pairs`] of queries and keys of a file.
+//! The inputs of a run: the rows of a database ([`Corpus`]), and the [`Pairs`] of queries and keys in a file.
 
 mod corpus;
 mod pairs;

@@ -1,7 +1,7 @@
-//! Pairs of a query and a key that answers it, read from TSV and found in the [`Corpus`].
+//! Pairs of a query and a key that answers it, read from TSV and looked up in the [`Corpus`].
 //!
-//! Three kinds of lines: `query TAB key text`, `query TAB key` (`--key-ids`), and `row number TAB key` where the
-//! queries are vectors of a file. Every refusal names file and line.
+//! There are three kinds of lines: `query TAB key text`, `query TAB key` (`--key-ids`), and `row number TAB key` if the
+//! queries are vectors in a file. Every error names file and line.
 
 use std::fs::File;
 use std::io::{BufReader, Cursor};
@@ -13,23 +13,23 @@ use mopqdb_formats::pairs::{self, Answers, Queries};
 
 use super::Corpus;
 
-/// What the second column of a pair is.
+/// The meaning of the second column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyColumn {
     /// The key's text.
     Text,
-    /// The key itself.
+    /// The key.
     Id,
 }
 
-/// What the first column of a pair is.
+/// The meaning of the first column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryColumn {
     /// The query's text.
     Text,
-    /// The number of a row of `queries` vectors, so many of them.
+    /// The number of a row in a file of query vectors.
     Row {
-        /// Rows there are.
+        /// The number of rows in that file.
         of: usize,
     },
 }
@@ -37,27 +37,27 @@ pub enum QueryColumn {
 /// How a file of pairs is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns {
-    /// The first.
+    /// The meaning of the first column.
     pub query: QueryColumn,
-    /// The second.
+    /// The meaning of the second column.
     pub key: KeyColumn,
-    /// Leave out lines whose key is not there, in place of refusing the file.
+    /// Whether to leave out lines whose key does not exist, instead of refusing the file.
     pub skip_missing: bool,
 }
 
-/// The distinct queries of a file and which key answers which.
+/// The distinct queries of a file, and the keys that answer them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pairs {
-    /// Texts, or row numbers as written.
+    /// The queries: texts, or row numbers as written.
     pub queries: Vec<String>,
-    /// (query, row of the corpus), a line each.
+    /// The pairs (query, row of the corpus), one per line of the file.
     pub pairs: Vec<(u32, u32)>,
-    /// Which lines were left out, in words, if any were.
+    /// A message about lines that were left out, if there are any.
     pub left_out: Option<String>,
 }
 
 impl Pairs {
-    /// No pairs at all.
+    /// Returns no pairs.
     pub fn none() -> Self {
         Self {
             queries: Vec::new(),
@@ -66,7 +66,7 @@ impl Pairs {
         }
     }
 
-    /// Reads and resolves a file.
+    /// Reads a file and looks up its keys.
     pub fn read(path: &Path, columns: Columns, corpus: &Corpus) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: reading the pairs"))?;
@@ -74,7 +74,7 @@ impl Pairs {
         Self::resolve(lines, columns, corpus)
     }
 
-    /// As [`Pairs::read`], from bytes; `name` is the file's in errors.
+    /// Like [`Pairs::read`], from bytes. `name` is the name of the file in errors.
     pub fn parse(name: &str, bytes: &[u8], columns: Columns, corpus: &Corpus) -> Result<Self> {
         let lines = Lines::new(name, Box::new(Cursor::new(bytes.to_vec())));
         Self::resolve(lines, columns, corpus)
@@ -84,9 +84,9 @@ impl Pairs {
         let (rows, answers) = match columns.key {
             KeyColumn::Id => (corpus.by_key(), Answers::Keys),
             KeyColumn::Text => (
-                corpus
-                    .by_text()
-                    .context("this database holds vectors, not texts: name keys by --key-ids")?,
+                corpus.by_text().context(
+                    "this database contains vectors, not texts; give keys, with --key-ids",
+                )?,
                 Answers::Texts,
             ),
         };
@@ -103,7 +103,7 @@ impl Pairs {
             pairs: Vec::new(),
             left_out: None,
         };
-        // Queries are numbered again: some may have no answer that is there.
+        // Queries are numbered again, because some may have no existing answer.
         let mut numbers = vec![None; read.queries.len()];
         for pair in &read.lines {
             let Some(&row) = rows.get(pair.answer.as_str()) else {
@@ -124,7 +124,7 @@ impl Pairs {
         Ok(found)
     }
 
-    /// The right keys of each query, ascending and distinct.
+    /// Returns the right keys of each query, ascending and distinct.
     pub fn answers(&self) -> Vec<Vec<u32>> {
         let mut answers = vec![Vec::new(); self.queries.len()];
         for &(query, row) in &self.pairs {
@@ -137,7 +137,7 @@ impl Pairs {
         answers
     }
 
-    /// The first `most` queries, with their pairs.
+    /// Returns the first `most` queries, with their pairs.
     pub fn first(&self, most: usize) -> Self {
         Self {
             queries: self.queries.iter().take(most).cloned().collect(),
@@ -151,8 +151,8 @@ impl Pairs {
         }
     }
 
-    /// Two parts by query, for a run that was given no validation pairs: the `share` of queries that `choose` takes
-    /// go into the second. What was left out is told by the first.
+    /// Splits the pairs by query, for a run without validation pairs: the queries for which `choose` returns `true` go
+    /// into the second part. The message about left-out lines stays with the first.
     pub fn split(&self, mut choose: impl FnMut() -> bool) -> (Self, Self) {
         let mut parts = [Vec::new(), Vec::new()];
         let mut place = Vec::with_capacity(self.queries.len());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_with_one_query_are_one_query_with_many_answers() {
+    fn lines_with_equal_queries_form_one_query_with_several_answers() {
         let pairs = Pairs::parse(
             "t",
             b"red\tapple\ngreen\tpear\r\nred\tpear\n",
@@ -217,9 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named() {
-        assert!(words("", BY_TEXT).contains("t.tsv: no pairs"));
-        assert!(words("\n\n", BY_TEXT).contains("t.tsv: no pairs"));
+    fn an_error_names_the_bad_line() {
+        assert!(words("", BY_TEXT).contains("t.tsv: the file has no pairs"));
+        assert!(words("\n\n", BY_TEXT).contains("t.tsv: the file has no pairs"));
         assert!(words("x\tapple\nfine\tpear\nnothing\n", BY_TEXT).contains("t.tsv:3: has no tab"));
         assert!(words("\tapple", BY_TEXT).contains("t.tsv:1: the query is empty"));
         assert!(words("x\t", BY_TEXT).contains("t.tsv:1: the answer is empty"));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_keys_may_be_left_out_but_not_all() {
+    fn missing_keys_may_be_left_out_unless_all_are_missing() {
         let columns = Columns {
             skip_missing: true,
             ..BY_TEXT

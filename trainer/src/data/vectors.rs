@@ -3,27 +3,27 @@
 use mopqdb::eval::{Answers, Place, Places};
 use tch::{Kind, Tensor, no_grad};
 
-/// Rows that libtorch sees at a time.
+/// The number of rows in a libtorch tensor at a time.
 const CHUNK: usize = 16_384;
-/// Scores that exact search holds at a time: 128 MiB.
+/// The number of scores that exact search holds at a time: 128 MiB.
 const SCORES: usize = 1 << 25;
 
 /// Vectors of one width.
 #[derive(Debug, Clone, Copy)]
 pub struct Vectors<'a> {
-    /// (rows, hidden)
+    /// The values: (rows, hidden).
     pub values: &'a [f32],
-    /// Width of a row.
+    /// The width of a row.
     pub hidden: usize,
 }
 
 impl<'a> Vectors<'a> {
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn rows(self) -> usize {
         self.values.len() / self.hidden
     }
 
-    /// All rows in order, some at a time (some, hidden).
+    /// Returns all rows in order, in chunks (some, hidden).
     pub fn chunks(self) -> impl Iterator<Item = Tensor> + 'a {
         self.chunks_of(CHUNK)
     }
@@ -33,7 +33,7 @@ impl<'a> Vectors<'a> {
         chunks.map(move |some| Tensor::from_slice(some).view([-1, self.hidden as i64]))
     }
 
-    /// The rows of the `k` largest inner products with each query, best first.
+    /// Returns the `k` rows with the largest inner products for each query, best first.
     pub fn nearest(self, queries: Vectors<'_>, k: usize) -> Vec<Vec<u32>> {
         let k = k.min(self.rows()) as i64;
         let mut found = Vec::with_capacity(queries.rows());
@@ -65,7 +65,7 @@ impl<'a> Vectors<'a> {
         found
     }
 
-    /// Where the right rows of each query stand among all rows by inner product.
+    /// Returns the places of the right rows of each query among all rows, by inner product.
     pub fn places(self, queries: Vectors<'_>, answers: &[Answers]) -> Places {
         let together = (SCORES / self.rows().max(1)).clamp(1, 1_024);
         let mut places = Vec::with_capacity(answers.len());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_search_finds_what_sorting_all_rows_finds() {
+    fn exact_search_equals_sorting_all_rows() {
         let (rows, hidden) = (CHUNK + 300, 4);
         let keys = floats(&random_tensor(1, &[rows as i64, hidden as i64]));
         let asked = floats(&random_tensor(2, &[5, hidden as i64]));
@@ -135,14 +135,14 @@ mod tests {
             let score = |row: u32| dot(&keys.values[row as usize * hidden..][..hidden], vector);
             order.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
             assert_eq!(found[query], order[..12]);
-            // Row 3 of the order is left out, row 0 is right all the same.
+            // Row 3 of the order is excluded; row 0 is right nevertheless.
             let place = |greater| Place { greater, equal: 1 };
             assert_eq!(places.0[query], [place(0), place(6)]);
         }
     }
 
     #[test]
-    fn equal_rows_are_counted_as_ties_and_fewer_rows_than_asked_are_all_found() {
+    fn equal_rows_are_ties_and_all_rows_are_found_if_there_are_fewer_than_k() {
         let keys = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
         let keys = Vectors {
             values: &keys,

@@ -1,6 +1,7 @@
-//! A static-token encoder: the default model's token vectors, a text the sum of its tokens' by how rare they are.
+//! A static-token encoder with the default model's token vectors: the vector of a text is the sum of its tokens'
+//! vectors, weighted by rarity.
 //!
-//! No layer is run, so that encoding takes no time; what the head makes of it is what the claim is about.
+//! No layer is run, so encoding takes no time. The claim is about what the head learns.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,18 +12,18 @@ use tokenizers::Tokenizer;
 
 pub struct StaticEncoder {
     tokenizer: Tokenizer,
-    /// (tokens, dim)
+    /// The vectors of the tokens: (tokens, dim).
     vectors: Vec<f32>,
     dim: usize,
-    /// A token's weight, by how few texts have it.
+    /// The weight of a token: rarer tokens have larger weights.
     rarity: HashMap<u32, f32>,
     unseen: f32,
-    /// Of all texts that it was fitted to: what they have in common tells nothing.
+    /// The mean over the texts that it was fitted to, which is subtracted.
     mean: Vec<f32>,
 }
 
 impl StaticEncoder {
-    /// From the folder of the model's weights and tokenizer; counts tokens in the texts.
+    /// Reads the folder with the model's weights and tokenizer, and counts tokens in the texts.
     pub fn fit(model: &Path, texts: &[&str]) -> Result<Self> {
         let mut tokenizer = Tokenizer::from_file(model.join("tokenizer.json"))
             .map_err(anyhow::Error::msg)
@@ -71,13 +72,13 @@ impl StaticEncoder {
         Ok(encoder)
     }
 
-    /// Numbers a text.
+    /// Returns the width of the vectors.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
     fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        // snake_case and CamelCase are words too.
+        // The parts of snake_case and CamelCase count as words too.
         let mut words = String::with_capacity(text.len() + 16);
         let mut before_lower = false;
         for c in text.chars() {
@@ -94,7 +95,7 @@ impl StaticEncoder {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// Vectors of length 1: (texts, dim).
+    /// Returns vectors of length 1: (texts, dim).
     pub fn encode(&self, texts: &[&str]) -> Result<Vec<f32>> {
         let mut all = Vec::with_capacity(texts.len() * self.dim);
         for text in texts {

@@ -1,7 +1,8 @@
-//! The claim, on pairs that every checkout has: what MoPQ learns is found more often than what OPQ keeps closest.
+//! Tests the claim on pairs that every checkout has: MoPQ's codes have higher recall than OPQ's, though OPQ's
+//! distortion is lower.
 //!
-//! Three seeds, paired bootstrap over the test queries, baselines with as many epochs of the same head. Under three
-//! CPU-minutes on two cores.
+//! Three seeds, a paired bootstrap over the test queries, and baselines with as many epochs of the same head. It takes
+//! less than three CPU-minutes on two cores.
 
 mod encoder;
 
@@ -21,7 +22,7 @@ use mopqdb_trainer::random::Random;
 use mopqdb_trainer::train::{Lessons, Outcome, Trainer, Unwatched, cpu_seconds};
 
 const MOST: usize = 12_000;
-/// Of all pairs, for training, validation and test.
+/// The shares of pairs for training, validation and test.
 const SHARES: [f64; 3] = [0.6, 0.1, 0.3];
 const SEEDS: [u64; 3] = [1, 2, 3];
 
@@ -33,19 +34,22 @@ struct World {
     test: VectorQuestions,
 }
 
-/// Split by crate, so that no crate's phrases are in two parts: 60 / 10 / 30 of a hundred.
+/// Splits the pairs by crate, so that no crate's phrases are in two parts: 60 / 10 / 30 percent.
 fn world(model: &Path) -> World {
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
     let (pairs, crates) = doc_comments::collect(&lock, MOST).unwrap();
     let all: Vec<Pair> = pairs.into_values().flatten().collect();
     println!("{} pairs of {crates} crates", all.len());
-    assert!(all.len() >= 6_000, "`cargo fetch` gets the sources");
+    assert!(
+        all.len() >= 6_000,
+        "too few pairs: run `cargo fetch` to get the sources"
+    );
     let krate = |pair: &Pair| pair.key.split("::").next().unwrap().to_owned();
     let mut crates: Vec<String> = all.iter().map(krate).collect();
     crates.sort();
     crates.dedup();
     Random::new(1, "crates", 0).shuffle(&mut crates);
-    // Crate by crate to the part that lacks most, so that the shares hold whatever the sizes of crates are.
+    // Each crate goes to the part that lacks most, so that the shares hold for any sizes of crates.
     let mut parts: HashMap<&str, usize> = HashMap::new();
     let mut sizes = [0.0; 3];
     for name in &crates {
@@ -87,7 +91,7 @@ fn world(model: &Path) -> World {
 }
 
 struct Found {
-    /// Of each test query, at 10.
+    /// The recall at 10 of each test query.
     recalls: Vec<f64>,
     unquantized: f64,
     distortion: f64,
@@ -112,7 +116,7 @@ fn train(world: &World, config: &TrainConfig) -> Found {
         .run(&mut Unwatched)
         .unwrap();
     let Outcome::Trained(trained) = outcome else {
-        panic!("nobody stopped it")
+        panic!("the run was not stopped")
     };
     let evaluation = Keys::new(&world.corpus.vectors, &trained.quantizer)
         .unwrap()
@@ -144,7 +148,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Test recalls query by query, a list for each seed, and the mean distortion.
+/// Returns test recalls per query, one list per seed, and the mean distortion.
 fn over_seeds(world: &World, config: &TrainConfig) -> (Vec<Vec<f64>>, f64) {
     let found: Vec<Found> = SEEDS
         .iter()
@@ -160,8 +164,8 @@ fn over_seeds(world: &World, config: &TrainConfig) -> (Vec<Vec<f64>>, f64) {
     (found.into_iter().map(|f| f.recalls).collect(), distortion)
 }
 
-/// The 95% interval of `mean ours / mean theirs` over other test queries and other seeds: the queries are drawn as pairs,
-/// the seeds of each side for themselves, since equal seeds make no like runs of different methods.
+/// Returns the 95% interval of `mean ours / mean theirs` over resampled queries and seeds. Queries are resampled in
+/// pairs, seeds for each side separately, because equal seeds do not make runs of different methods alike.
 fn ratio_over_seeds(ours: &[Vec<f64>], theirs: &[Vec<f64>]) -> Interval {
     const DRAWS: usize = 1000;
     let (queries, mut random) = (ours[0].len(), Random::new(1, "seeds", 0));
@@ -183,10 +187,10 @@ fn ratio_over_seeds(ours: &[Vec<f64>], theirs: &[Vec<f64>]) -> Interval {
     }
 }
 
-/// The shape is one of five that were tried, not all of them blind to the test crates: docs/learning.md tells. It is a
-/// gate against regressions; the evidence is `make table`.
+/// The shape is one of five that were tried, some of them on test crates; see docs/evidence.md. This test guards
+/// against regressions; the evidence is `make table`.
 #[test]
-fn mopq_finds_more_than_opq_while_it_distorts_more() {
+fn mopq_finds_more_than_opq_although_its_distortion_is_higher() {
     let begin = cpu_seconds();
     let Some(model) = mopqdb::encoder::native_dirs()
         .into_iter()
@@ -236,7 +240,7 @@ fn mopq_finds_more_than_opq_while_it_distorts_more() {
         quotient(&mopq, &opq)
     );
 
-    // The same pairs a step over four devices: negatives of the device, or of all.
+    // The same pairs per step on four devices, with negatives from the own device or from all devices.
     let devices = TrainConfig {
         devices: "cpu:4".into(),
         batch: 64,
@@ -265,18 +269,18 @@ fn mopq_finds_more_than_opq_while_it_distorts_more() {
             train(&world, &config).distortion
         })
         .collect();
-    println!("{:.0} CPU-seconds in all", cpu_seconds() - begin);
+    println!("{:.0} CPU-seconds in total", cpu_seconds() - begin);
 
     assert!(gain.low > 1.0, "MoPQ-b is not above OPQ: {gain:?}");
     assert!(
         mopq_distortion > opq_distortion,
         "{mopq_distortion} {opq_distortion}"
     );
-    // Four devices of 64 pairs gain too little for three seeds to show it: recalls of one method differ by up to 10% from seed
-    // to seed, so quotients of three seeds have a standard error of 3.5%, and the pairs depend on which of the locked
-    // crates cargo has unpacked (.989, 1.001, 1.040 and 1.062 were seen). What three seeds can show is that DCS is not
-    // broken. That its gradient is that of the whole batch is tested exactly, in `methods`; what it gains is in
-    // docs/evidence.md.
+    // Four devices of 64 pairs gain too little for three seeds to show it. Recalls of one method differ by up to 10%
+    // from seed to seed, so quotients of three seeds have a standard error of 3.5%, and the pairs depend on which of
+    // the locked crates cargo has unpacked (.989, 1.001, 1.040 and 1.062 were measured). Three seeds can show that DCS
+    // is not broken. That its gradient is that of the whole batch is tested exactly, in `methods`; its gain is measured
+    // in docs/evidence.md.
     assert!(
         across.high >= 1.0,
         "DCS is below in-batch: {more} {across:?}"

@@ -64,7 +64,7 @@ fn name(model: &Facts) -> String {
     format!("{} {}", model.method, model.short())
 }
 
-/// The model and how its rows were searched.
+/// Returns the model and how its rows were searched.
 fn title(line: &Measured) -> String {
     let name = name(&line.model);
     match (line.ranks.search, &line.model.codes) {
@@ -108,7 +108,7 @@ fn figures(lines: &[&Measured], cuts: &[usize]) -> String {
     html + "</table><p><small>Intervals are 95%, by bootstrap over queries. Ties count by chance.</small></p>"
 }
 
-/// Depths that a curve goes through: every one at first, then some.
+/// Returns the depths of a curve: every one at first, then some.
 fn depths(deepest: usize) -> Vec<usize> {
     let mut depths: Vec<usize> = (1..=deepest.min(20)).collect();
     let mut next = 24.0_f64;
@@ -164,7 +164,7 @@ fn legend(lines: &[Line]) -> String {
     html + "</p>"
 }
 
-/// What trainers wrote of their course: epochs with a loss and perhaps a recall, or the distortions of k-means.
+/// Returns the training curves: epochs with a loss and perhaps a recall, or the distortions of k-means.
 fn training(models: &[&Facts]) -> String {
     let mut html = String::new();
     for (n, model) in models.iter().enumerate() {
@@ -214,7 +214,7 @@ fn training(models: &[&Facts]) -> String {
     html
 }
 
-/// The first list of objects with an epoch and a loss, wherever it is.
+/// Returns the first list of objects with an epoch and a loss, wherever it is.
 fn epochs(value: &Value) -> Option<&Vec<Value>> {
     match value {
         Value::Array(items)
@@ -256,7 +256,7 @@ fn codewords(models: &[&Facts]) -> String {
     html
 }
 
-/// The hits of the first lines for some queries, side by side.
+/// Returns the hits of the first lines for some queries, side by side.
 fn hits(lines: &[&Measured], questions: &Questions, snapshot: &Snapshot) -> Result<String> {
     let sides = &lines[..lines.len().min(SIDES)];
     let mut wanted: HashMap<u32, String> = HashMap::new();

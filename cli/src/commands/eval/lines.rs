@@ -1,4 +1,4 @@
-//! What is printed: one object or one line of a table per model and way of searching.
+//! The output: one object or one table line per model and search mode.
 
 use super::SEED;
 use super::measure::{Measured, tells_exact};
@@ -69,20 +69,19 @@ pub(super) fn object(
     object
 }
 
-/// Whether it is another search than exact search, which is among the lines too.
+/// Returns `true` if it is not exact search, and exact search is among the lines too.
 fn is_compared_with_exact(line: &Measured, lines: &[&Measured]) -> bool {
     let exact = |line: &Measured| line.ranks.search == Search::Exact;
     !exact(line) && lines.iter().any(|line| exact(line))
 }
 
-/// Recall@k over that of exact search, and its interval.
+/// Returns recall@k divided by that of exact search, and its interval.
 fn ratio(ranks: &Ranks, exact: &Ranks, k: usize) -> (f64, Interval) {
     let interval = bootstrap::ratio(&ranks.recalls(k), &exact.recalls(k), SEED);
     (ranks.recall(k) / exact.recall(k), interval)
 }
 
-/// Returns one line per model and way of searching, and one for what the full-precision vectors of its
-/// encoder find.
+/// Returns one line per model and search mode, and one for the full-precision vectors of its encoder.
 pub(super) fn table(lines: &[&Measured], cuts: &[usize]) -> Table {
     let compared = lines.iter().any(|line| is_compared_with_exact(line, lines));
     let mut headers: Vec<String> = ["model", "method", "search"].map(str::to_owned).into();
@@ -146,7 +145,7 @@ pub(super) fn table(lines: &[&Measured], cuts: &[usize]) -> Table {
     table
 }
 
-/// Whether it is the last line of its model.
+/// Returns `true` if it is the last line of its model.
 fn ends(lines: &[&Measured], n: usize) -> bool {
     n + 1 == lines.len() || Measured::begins(lines, n + 1)
 }

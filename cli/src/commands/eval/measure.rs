@@ -1,4 +1,4 @@
-//! Measuring several models, each searched in several ways, on the same questions.
+//! Measures several models, each in several search modes, on the same questions.
 
 use crate::commands::open_model;
 use crate::progress::Progress;
@@ -12,28 +12,28 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// What a model found in one way of searching.
+/// The result of a model in one search mode.
 pub(super) struct Measured {
     pub(super) model: Rc<Facts>,
     pub(super) ranks: Rc<Ranks>,
-    /// What ranking took.
+    /// The time that ranking took.
     pub(super) seconds: f64,
 }
 
-/// What is told of a model, however its rows are searched.
+/// The properties of a model, however its rows are searched.
 pub(super) struct Facts {
     pub(super) id: String,
     pub(super) method: String,
     pub(super) active: bool,
-    /// As the trainer wrote them.
+    /// The record of the training, as the trainer wrote it.
     pub(super) training: Value,
-    /// Its epochs, where the run's log is still in the database.
+    /// Its epochs, if the run's log is still in the database.
     pub(super) course: Value,
-    /// None: the model has no codes.
+    /// The report on the codes; `None` if the model has no codes.
     pub(super) codes: Option<CodeReport>,
-    /// Where right rows stand among the projections of the model's head, not quantized.
+    /// The places of right rows among the unquantized projections of the model's head.
     pub(super) head: Option<Places>,
-    /// What exact search by the encoder's vectors finds.
+    /// The result of exact search by the encoder's vectors.
     pub(super) exact: Rc<Ranks>,
 }
 
@@ -44,7 +44,7 @@ impl Measured {
         self.model.codes.as_ref().filter(|_| searched)
     }
 
-    /// Returns `true` if it is the first of its model.
+    /// Returns `true` if it is the first line of its model.
     pub(super) fn begins(lines: &[&Self], n: usize) -> bool {
         n == 0 || !Rc::ptr_eq(&lines[n - 1].model, &lines[n].model)
     }
@@ -66,14 +66,14 @@ pub(super) fn tells_exact(lines: &[&Measured], n: usize) -> bool {
     next.is_none() && !lines.iter().filter(same).any(|line| line.codes().is_none())
 }
 
-/// What measures share.
+/// The inputs that all measurements share.
 pub(super) struct Measurer<'a> {
     db: &'a Path,
     settings: &'a Settings,
     snapshot: &'a Snapshot,
     questions: &'a Questions,
     options: EvalOptions,
-    /// Exact search, once per encoder, and what it took.
+    /// Exact search, once per encoder, and the time that it took.
     exact: HashMap<EncoderId, (Rc<Ranks>, f64)>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Measurer<'a> {
         })
     }
 
-    /// Measures a model of the database, once per way of searching. Without codes there is nothing to measure by codes.
+    /// Measures a model of the database, once per search mode. A model without codes is not measured by codes.
     pub(super) fn measure(&mut self, id: ModelId, searches: &[Search]) -> Result<Vec<Measured>> {
         let active = self.snapshot.model();
         if active.model_id() == id {

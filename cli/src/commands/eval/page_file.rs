@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// A file that can be written. An older page in it stays until there is a new one.
+/// A writable file. Its old contents stay until there is a new page.
 pub(super) struct PageFile {
     path: PathBuf,
     file: File,
@@ -14,7 +14,7 @@ pub(super) struct PageFile {
 }
 
 impl PageFile {
-    /// Opens the file, or says why it can't be written.
+    /// Opens the file, or returns an error if it can't be written.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let open = |make| {
             let mut options = OpenOptions::new();
@@ -29,7 +29,7 @@ impl PageFile {
         Ok(Self { path, file, made })
     }
 
-    /// Writes the page in place of what the file holds. Returns where it is.
+    /// Replaces the contents of the file by the page. Returns its path.
     pub(super) fn write(mut self, page: &str) -> Result<PathBuf> {
         self.replace(page)
             .with_context(|| format!("writing {}", self.path.display()))?;

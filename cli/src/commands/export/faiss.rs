@@ -1,4 +1,4 @@
-//! An index file of Faiss that answers as the database does.
+//! Writes a Faiss index file that gives the same answers as the database.
 
 use super::for_each_batch;
 use super::npy::KeysFile;
@@ -40,22 +40,22 @@ pub(super) fn write(snapshot: &Snapshot, model: &Model, dest: &Path) -> Result<u
     Ok(rows)
 }
 
-/// Models that Faiss can't express are refused by name.
+/// Refuses models that Faiss can't express, with the reason.
 fn expressible(quantizer: &Quantizer) -> Result<()> {
     if quantizer.activation() != Activation::None {
         bail!(
-            "the model has an activation (ELU) after its head, which Faiss can't express; export --format npy holds all of it"
+            "the model has an activation (ELU) after its head, which Faiss can't express; `export --format npy` writes all of it"
         );
     }
     if let QueryMode::Soft { .. } = quantizer.query_mode() {
         bail!(
-            "the model searches with a soft-quantized query (SPQ), which Faiss can't express; export --format npy holds all of it"
+            "the model searches with a soft-quantized query (SPQ), which Faiss can't express; `export --format npy` writes all of it"
         );
     }
     Ok(())
 }
 
-/// The chain that a query goes through: normalised for cosine, head, rotation.
+/// Returns the transforms of a query: normalisation for cosine, head, rotation.
 fn transforms(model: &Model) -> Vec<Transform<'_>> {
     let normalise = (model.metric() == Metric::Cosine).then_some(Transform::Normalise);
     let quantizer = model.quantizer();

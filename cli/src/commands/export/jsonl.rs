@@ -1,4 +1,4 @@
-//! Rows as `insert` reads them. Needs only the files that hold them: no model, no codes.
+//! Writes rows as `insert` reads them. Needs only the files that hold them: no model, no codes.
 
 use super::not_stopped;
 use anyhow::{Context, Result};

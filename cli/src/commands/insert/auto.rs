@@ -1,4 +1,4 @@
-//! Codes that a large database learns from its own rows after an insert.
+//! Learns codes for a large database from its own rows after an insert.
 
 use super::Insert;
 use crate::out::{count, say};
@@ -7,7 +7,7 @@ use crate::stop;
 use mopqdb::{AUTO_QUANTIZE_RECALL, AUTO_QUANTIZE_ROWS, AutoQuantized, Database, Trial};
 
 impl Insert {
-    /// Learns codes if they are due, and says what became of it. The rows are durable whatever comes of it.
+    /// Learns codes if they are due, and reports the result. The rows are durable in any case.
     pub(super) fn quantize(&self, database: &Database) -> Option<Trial> {
         let is_due = !self.no_auto
             && !stop::asked()
@@ -27,7 +27,7 @@ impl Insert {
             Ok(_) => None,
             Err(_) if stop::asked() => {
                 say(
-                    "all rows are durable; learning codes was stopped, and the next insert begins again (--no-auto: none does)",
+                    "all rows are durable; learning codes was stopped, and the next insert starts it again (unless --no-auto is given)",
                 );
                 None
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The approximate size of a batch in bytes.
 const BYTES: usize = 16 << 20;
-/// Rows of the first batch; texts take a millisecond or more to encode.
+/// The number of rows in the first batch; encoding a text takes a millisecond or more.
 const FIRST: usize = 256;
 /// The maximum number of rows per batch.
 const MOST: usize = 32_768;
@@ -18,11 +18,11 @@ const MOST: usize = 32_768;
 /// loses little.
 const ABOUT: Duration = Duration::from_millis(500);
 
-/// Rows to be inserted as one.
+/// Rows that are inserted together.
 pub(super) struct Batch {
     database: Database,
     model: Arc<Model>,
-    /// None: rows may replace others, and the last one counts.
+    /// The keys so far. `None`: rows may replace others, and the last one counts.
     seen: Option<Seen>,
     rows: Vec<Row>,
     bytes: usize,
@@ -44,7 +44,7 @@ impl Batch {
         }
     }
 
-    /// Takes a row, or says why it can't be taken.
+    /// Adds a row, or returns why it can't be inserted.
     pub(super) fn add(&mut self, read: ReadRow, origin: Origin) -> Result<Result<(), BadRow>> {
         let ReadRow { row, place, .. } = read;
         let bad = |what: String| Ok(Err(BadRow { place, what }));
@@ -59,13 +59,13 @@ impl Batch {
         if let Some(seen) = &self.seen {
             if let Some(before) = seen.find(&row.key, origin) {
                 return bad(format!(
-                    "the key {:?} came before in this run, at {before}; give each row a key of its own (files of the same name give the same numbered keys), --replace if the last row counts, or --skip-bad if the first does",
+                    "the key {:?} occurred before in this run, at {before}; give each row its own key (files with the same name have the same numbered keys), or give --replace to keep the last row, or --skip-bad to keep the first",
                     row.key
                 ));
             }
             if origin.numbered && self.database.snapshot().differs(&row)? {
                 return bad(format!(
-                    "the key {:?} exists with other content; give --replace if this file replaces it, --keys FILE for keys of its own, or another file name among several",
+                    "the key {:?} exists with different content; give --replace to replace it, --keys FILE for other keys, or, with several files, another file name",
                     row.key
                 ));
             }
@@ -82,14 +82,14 @@ impl Batch {
         Ok(Ok(()))
     }
 
-    /// What to do with rows that are not of this database's kind.
+    /// Returns advice for rows that do not fit this database.
     fn other_database(&self, row: &Row) -> &'static str {
         match (&row.value, self.model.kind()) {
             (Value::Text(_), RowsKind::Vector) => {
-                "; for texts make one with `mopqdb create DB --encoder default`"
+                "; for texts create a database with `mopqdb create DB --encoder default`"
             }
             (Value::Vector(_), RowsKind::Text) => {
-                "; for vectors make one with `mopqdb create DB --encoder none --dim N`"
+                "; for vectors create a database with `mopqdb create DB --encoder none --dim N`"
             }
             _ => "",
         }
@@ -99,7 +99,7 @@ impl Batch {
         self.rows.len() >= self.size || self.bytes >= BYTES
     }
 
-    /// Inserts what there is, durably.
+    /// Inserts the batch, durably.
     pub(super) fn insert(&mut self) -> Result<Option<Inserted>> {
         if self.rows.is_empty() {
             return Ok(None);

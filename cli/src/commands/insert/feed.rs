@@ -1,44 +1,44 @@
-//! Rows read ahead on a thread of their own, so that reading overlaps with inserting and a slow pipe is noticed.
+//! Reads rows ahead on a separate thread, so that reading overlaps with inserting, and a slow pipe is noticed.
 
 use crate::rows::{self, BadRow, Fields, Input, KeyFile, Places, ReadRow, RowReader};
 use anyhow::{Error, Result, anyhow};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// What comes next.
+/// The next item of the input.
 pub(super) enum Item {
-    /// A row, and where its key comes from.
+    /// A row, and the origin of its key.
     Row(ReadRow, Origin),
-    /// A row that can't be taken.
+    /// A row that can't be inserted.
     Bad(BadRow),
-    /// Nothing more can be read.
+    /// An error after which nothing more can be read.
     Failed(Error),
-    /// Nothing came for a while.
+    /// Nothing arrived for a while.
     Waiting,
-    /// All is read.
+    /// The end of the input.
     End,
 }
 
-/// Where a key comes from.
+/// The origin of a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
-    /// Which of [`Feed::places`].
+    /// The index in [`Feed::places`].
     pub(super) source: usize,
-    /// The line or row there.
+    /// The number of the line or row there.
     pub(super) number: u64,
-    /// Whether the key is a number that we gave it.
+    /// Whether the key is a row number that this program assigned.
     pub(super) numbered: bool,
 }
 
-/// Rows read ahead.
+/// The rows read ahead.
 pub(super) struct Feed {
     items: Receiver<Item>,
-    /// Where keys come from: the files of rows, or the file of `--keys`.
+    /// The origins of keys: the files of rows, or the file of `--keys`.
     places: Vec<Places>,
     rows_total: Option<u64>,
 }
 
-/// Rows read ahead at most.
+/// The maximum number of rows read ahead.
 const AHEAD: usize = 4096;
 
 impl Feed {
@@ -76,7 +76,7 @@ impl Feed {
         })
     }
 
-    /// Returns the next item; [`Item::Waiting`] if none has come in so long.
+    /// Returns the next item; [`Item::Waiting`] if none arrived within `patience`.
     pub(super) fn next(&mut self, patience: Duration) -> Item {
         match self.items.recv_timeout(patience) {
             Ok(item) => item,
@@ -88,18 +88,18 @@ impl Feed {
         }
     }
 
-    /// Returns where keys come from.
+    /// Returns the origins of keys.
     pub(super) fn places(&self) -> &[Places] {
         &self.places
     }
 
-    /// Returns how many rows there are, if all files say so.
+    /// Returns the number of rows, if all files state it.
     pub(super) fn rows_total(&self) -> Option<u64> {
         self.rows_total
     }
 }
 
-/// Sends a reader's rows on. Whether to go on with the next reader.
+/// Sends a reader's rows. Returns `true` if the next reader should follow.
 fn forward(
     reader: &mut dyn RowReader,
     source: usize,
@@ -112,7 +112,7 @@ fn forward(
             Ok(None) => return true,
             Err(error) => Item::Failed(error),
             Ok(Some(Err(bad))) => match keys.as_deref_mut().map(|keys| keys.next_key(&bad.place)) {
-                // The bad row's key is passed over, so that the next row gets its own.
+                // The bad row's key is skipped, so that the next row gets its own.
                 None | Some(Ok(_)) => Item::Bad(bad),
                 Some(Err(error)) => Item::Failed(error),
             },

@@ -6,7 +6,7 @@ use crate::rows::{Fields, Format, Input, Source};
 use anyhow::Result;
 
 impl Insert {
-    /// Returns what is to be read.
+    /// Returns the inputs.
     pub(super) fn inputs(&self) -> Result<Vec<Input>> {
         let inputs: Vec<Input> = self
             .files
@@ -50,13 +50,13 @@ impl Insert {
 fn expect_one_without_keys(inputs: &[Input]) -> Result<()> {
     let [input] = inputs else {
         return Err(usage(
-            "--keys names the rows of one FILE; insert the files one by one",
+            "--keys is for the rows of one FILE; insert the files one by one",
         ));
     };
     match input.format.numbered() {
         true => Ok(()),
         false => Err(usage(format!(
-            "--keys is for rows without keys of their own, and those of {} have some; --key-field chooses the field of a \
+            "--keys is for rows without keys, but the rows of {} have keys; --key-field chooses the field of a \
              JSON object",
             input.source.name()
         ))),

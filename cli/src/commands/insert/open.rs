@@ -1,4 +1,4 @@
-//! The database of an insert: opened, or made if there is none, as soon as no other process writes to it.
+//! Opens the database of an insert, or creates it, as soon as no other process writes to it.
 
 use super::Insert;
 use super::feed::Item;
@@ -11,11 +11,11 @@ use mopqdb::{CreateOptions, Database, Error, Metric, Value};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often a lock is tried. The system does not tell when one is freed.
+/// How often taking the lock is tried. The system does not tell when a lock is freed.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Insert {
-    /// Opens the database, or makes one that suits the first row; waits for its lock if the user asks for that. Also
+    /// Opens the database, or creates one that suits the first row. Waits for its lock if the user asks for that. Also
     /// returns `true` if it was created.
     pub(super) fn open(&self, settings: &Settings, first: &Item) -> Result<(Database, bool)> {
         let started = Instant::now();
@@ -51,9 +51,11 @@ impl Insert {
                 Value::Text(_) => CreateOptions::bundle(mopqdb::encoder::default_bundle()?),
                 Value::Vector(vector) => CreateOptions::vectors(vector.len(), Metric::Cosine),
             },
-            Item::Bad(bad) => return Err(bad.clone()).context("no database was made"),
-            Item::Failed(error) => bail!("no database was made: {}", in_words(error)),
-            Item::End | Item::Waiting => bail!("there are no rows to insert; no database was made"),
+            Item::Bad(bad) => return Err(bad.clone()).context("no database was created"),
+            Item::Failed(error) => bail!("no database was created: {}", in_words(error)),
+            Item::End | Item::Waiting => {
+                bail!("there are no rows to insert; no database was created")
+            }
         };
         Ok((super::super::create(db, &new, settings)?, true))
     }

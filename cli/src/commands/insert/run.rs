@@ -14,11 +14,10 @@ use mopqdb::{Database, Inserted, Trial};
 use serde_json::json;
 use std::time::Duration;
 
-/// Rows that have waited this long are inserted even if the batch is not full: standard input may
-/// be slow.
+/// Rows that have waited this long are inserted even if the batch is not full, because standard input may be slow.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// What was done so far.
+/// The progress of a run.
 pub(super) struct Run<'a> {
     insert: &'a Insert,
     settings: &'a Settings,
@@ -38,7 +37,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Inserts everything and reports what was done, also after an error.
+    /// Inserts everything and reports the result, even after an error.
     pub(super) fn all(mut self, feed: &mut Feed) -> Result<()> {
         let first = self.first(feed)?;
         let (database, created) = self.insert.open(self.settings, &first)?;
@@ -46,7 +45,7 @@ impl<'a> Run<'a> {
         if created {
             let model = database.model();
             progress.say(&format!(
-                "mopqdb: {} did not exist: made it, {} dimensions, {}",
+                "mopqdb: {} did not exist and was created: {} dimensions, {}",
                 self.insert.db.display(),
                 model.dim(),
                 model.metric()
@@ -67,7 +66,7 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    /// The first thing that tells which database is needed. Rows that are skipped don't.
+    /// Returns the first item that tells which database is needed. Skipped rows don't.
     fn first(&mut self, feed: &mut Feed) -> Result<Item> {
         loop {
             match feed.next(PATIENCE) {
@@ -115,12 +114,12 @@ impl<'a> Run<'a> {
             }
             item = feed.next(PATIENCE);
         };
-        // What came before the bad line is kept.
+        // The rows before the bad line are kept.
         self.send(&mut batch, progress)?;
         stopped.map_or(Ok(()), Err)
     }
 
-    /// A row that can't be taken, and need not be.
+    /// Skips and counts a row that can't be inserted, if skipping is allowed.
     fn skip(&mut self, bad: &BadRow, say: impl FnOnce(&str)) {
         self.skipped += 1;
         if self.skipped <= 10 {
@@ -140,7 +139,7 @@ impl<'a> Run<'a> {
             self.out.object(&json!({"acked": self.done.rows()}))?;
             self.out.flush()?;
         }
-        // Skipped rows are done too: a file that has some still comes to its end.
+        // Skipped rows count as done, so that the progress reaches the end of the file.
         progress.set(self.done.rows() + self.skipped);
         Ok(())
     }
@@ -178,7 +177,7 @@ impl<'a> Run<'a> {
             (_, true) => self.out.object(&figures)?,
             (Ok(()), false) if self.insert.ack => eprintln!("mopqdb: {words}"),
             (Ok(()), false) => self.out.line(&words)?,
-            (Err(_), false) => eprintln!("mopqdb: {words}, durably; nothing after that, because:"),
+            (Err(_), false) => eprintln!("mopqdb: {words}, durably, and then stopped, because:"),
         }
         self.out.flush()?;
         if advised && !self.insert.no_auto && trial.is_none() {
@@ -198,7 +197,7 @@ impl<'a> Run<'a> {
 fn seal(database: &Database, progress: &Progress) {
     if let Err(error) = database.seal_if_large() {
         progress.say(&format!(
-            "mopqdb: all rows are durable, but they could not be sealed, and the database opens slowly until they are \
+            "mopqdb: all rows are durable, but they could not be sealed, so the database opens slowly until they are \
              (`mopqdb seal DB`): {error}"
         ));
     }

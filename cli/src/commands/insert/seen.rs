@@ -1,28 +1,28 @@
-//! The keys that this run has taken. A key that comes twice in one run is a mistake in the input: one row would silently
-//! replace the other.
+//! The keys of this run. A key that occurs twice in one run is a mistake in the input: one row would silently replace
+//! the other.
 //!
-//! A run may have hundreds of millions of rows, so little is kept of each: one bit for a key that is a row number, and
-//! nothing if there is only one such file; 16 bytes for a key of the row's own (19 to 28 with the free slots of the
-//! table). `--replace` keeps nothing.
+//! A run may have hundreds of millions of rows, so little is stored per row: one bit for a key that is a row number,
+//! and nothing if there is only one such file; 16 bytes for any other key (19 to 28 with the free slots of the table).
+//! With `--replace` nothing is stored.
 
 use super::feed::Origin;
 use crate::rows::Places;
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Keys taken so far, each with its place.
+/// The keys so far, each with its place.
 pub(super) struct Seen {
     places: Vec<Places>,
-    /// For each source that was begun, the ordinal of its number 0.
+    /// The ordinal of number 0 in each source that was begun.
     starts: Vec<u64>,
-    /// The next source starts here.
+    /// The ordinal where the next source starts.
     end: u64,
-    /// Numbers that were taken, by `FILESTEM`; files of the same stem give the same keys.
+    /// The numbers that were used, by `FILESTEM`; files with the same stem have the same keys.
     numbered: HashMap<String, Vec<Numbers>>,
     own: Table,
 }
 
-/// Numbers of one file.
+/// The numbers of one file.
 struct Numbers {
     source: usize,
     taken: Vec<u64>,
@@ -39,7 +39,7 @@ impl Seen {
         }
     }
 
-    /// Returns the place at which this key was taken before.
+    /// Returns the place at which this key was used before.
     pub(super) fn find(&self, key: &str, origin: Origin) -> Option<String> {
         if self.is_unique(origin) {
             return None;
@@ -55,7 +55,7 @@ impl Seen {
         Some(self.places[source].at(ordinal - self.starts[source]))
     }
 
-    /// Takes a key that [`find`](Self::find) did not find.
+    /// Adds a key that [`find`](Self::find) did not find.
     pub(super) fn take(&mut self, key: &str, origin: Origin) {
         if self.is_unique(origin) {
             return;
@@ -82,7 +82,7 @@ impl Seen {
         self.own.insert(xxh3_128(key.as_bytes()), ordinal);
     }
 
-    /// Row numbers of one file alone can't be the same.
+    /// Returns `true` if the key is a row number in the only numbered file, so it can't occur twice.
     fn is_unique(&self, origin: Origin) -> bool {
         origin.numbered && self.places.len() == 1
     }
@@ -104,7 +104,7 @@ impl Numbers {
     }
 }
 
-/// `FILESTEM:N`, as numbered rows of several files are called. A stem may have colons of its own.
+/// Splits `FILESTEM:N`, the key of a numbered row of several files. A stem may contain colons.
 fn stem_and_number(key: &str) -> Option<(&str, u64)> {
     let (stem, digits) = key.rsplit_once(':')?;
     let canonical = digits == "0" || !digits.starts_with('0');
@@ -114,21 +114,22 @@ fn stem_and_number(key: &str) -> Option<(&str, u64)> {
         .map(|number| (stem, number))
 }
 
-/// Bits of an entry that hold the ordinal; the other 88 are the hash's.
+/// The bits of an entry with the ordinal; the other 88 bits are of the hash.
 const ORDINAL_BITS: u32 = 40;
 const ORDINAL: u128 = (1 << ORDINAL_BITS) - 1;
 
-/// From a key's hash to its ordinal: open addressing with linear probing, in 256 parts so that growing copies little.
+/// A map from a key's hash to its ordinal: open addressing with linear probing, in 256 parts so that growing copies
+/// little.
 ///
-/// Keys themselves are not kept. 8 bits of the hash choose the part and 88 are compared, so among 10^8 keys two share
-/// them with a chance of 10^16 / 2^97, less than 10^-13: taken for never.
+/// Keys are not stored. 8 bits of the hash choose the part and 88 are compared, so among 10^8 keys two share them with
+/// a probability of 10^16 / 2^97, less than 10^-13, which is accepted.
 struct Table {
     parts: Vec<Part>,
 }
 
 #[derive(Default)]
 struct Part {
-    /// 0: free.
+    /// The entries; 0 is a free slot.
     slots: Vec<u128>,
     used: usize,
 }
@@ -149,7 +150,7 @@ impl Table {
             return None;
         }
         let found = part.slots[part.slot(wanted)];
-        // An ordinal is stored one higher, so that no entry is 0.
+        // Ordinals are stored plus one, so that no entry is 0.
         (found != 0).then(|| (found & ORDINAL) as u64 - 1)
     }
 
@@ -158,7 +159,7 @@ impl Table {
         if (part.used + 1) * 8 > part.slots.len() * 7 {
             part.grow();
         }
-        // Places from line 10^12 on are told as that one.
+        // Places from line 10^12 on are reported as that line.
         let entry = hash << 8 & !ORDINAL | (u128::from(ordinal) + 1).min(ORDINAL);
         let slot = part.slot(entry);
         part.used += usize::from(part.slots[slot] == 0);
@@ -167,7 +168,7 @@ impl Table {
 }
 
 impl Part {
-    /// The slot of this hash, or the free one where it belongs. Requires: a slot is free.
+    /// Returns the slot of this hash, or the free slot where it belongs. Requires: there is a free slot.
     fn slot(&self, entry: u128) -> usize {
         let slots = self.slots.len();
         let mut at = (((entry >> 64) * slots as u128) >> 64) as usize;
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_found_at_its_place_and_no_other_key_is() {
+    fn every_key_is_found_at_its_place_and_no_other_key_is_found() {
         let places = ["a", "b", "c"].map(|name| Places::Lines(name.into()));
         let mut seen = Seen::new(&places);
         for n in 0..200_000_u64 {
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_keys_meet_those_of_files_of_the_same_name_and_own_keys() {
+    fn numbered_keys_collide_with_files_of_the_same_name_and_given_keys() {
         let places = [
             Places::Lines("d/x.txt".into()),
             Places::Rows("e/x.npy".into()),
@@ -235,7 +236,7 @@ mod tests {
         ];
         let mut seen = Seen::new(&places);
         seen.take("x:1", numbered(0, 1));
-        // Line 2 is blank: no row has its number.
+        // Line 2 is blank, so no row has its number.
         seen.take("x:3", numbered(0, 3));
         assert_eq!(seen.find("x:2", numbered(1, 2)), None);
         seen.take("x:2", numbered(1, 2));
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_one_file_cost_nothing() {
+    fn the_numbers_of_one_file_take_no_memory() {
         let mut seen = Seen::new(&[Places::Rows("x.npy".into())]);
         for n in 0..1000 {
             seen.take(&n.to_string(), numbered(0, n));

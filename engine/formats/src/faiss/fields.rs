@@ -26,7 +26,7 @@ impl Fields {
         written.map_err(Error::io("writing", &self.path))
     }
 
-    /// A small number, which Faiss keeps as an `int`.
+    /// Writes a small number, which Faiss stores as an `int`.
     pub(super) fn i32(&mut self, value: usize) -> Result<()> {
         let value = i32::try_from(value).expect("widths and counts are far below 2^31");
         self.bytes(&value.to_le_bytes())
@@ -44,7 +44,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Values with their number in front.
+    /// Writes values, preceded by their number.
     pub(super) fn vector(&mut self, values: &[f32]) -> Result<()> {
         self.u64(values.len() as u64)?;
         self.floats(values)

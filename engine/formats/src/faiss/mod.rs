@@ -1,8 +1,8 @@
 //! Writing a Faiss index file: `IxPT` (a chain of transforms) around `IxPq` (codes) or a flat index (full-precision
 //! vectors).
 //!
-//! Faiss has no page on its format; this is what its own reader takes (faiss/impl/index_read.cpp): a four-letter code,
-//! then fields in order, little-endian, vectors with their length as u64 in front.
+//! Faiss does not document its format; this follows its reader (faiss/impl/index_read.cpp): a four-letter code, then
+//! fields in order, little-endian, vectors preceded by their length as u64.
 //!
 //! ```
 //! use mopqdb_formats::faiss::{Codebooks, Distance, Index, IndexWriter};
@@ -31,16 +31,16 @@ use crate::error::{Error, Result};
 use fields::Fields;
 use std::path::Path;
 
-/// How an index compares.
+/// How an index compares vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distance {
-    /// By inner product; of vectors of length 1 that is their cosine.
+    /// By inner product; for vectors of length 1 that is their cosine.
     InnerProduct,
     /// By squared Euclidean distance.
     L2,
 }
 
-/// What Faiss does to a query, and to a row that is added, before the index inside sees it.
+/// A step that Faiss applies to queries and to added rows before the inner index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Transform<'a> {
     /// Scales to length 1.
@@ -51,7 +51,7 @@ pub enum Transform<'a> {
         weight: &'a [f32],
         /// b, (outputs), or empty.
         bias: &'a [f32],
-        /// Values per vector afterwards.
+        /// The number of values per vector after this step.
         outputs: usize,
     },
     /// `y = x R`; R is (dim, dim).
@@ -61,16 +61,16 @@ pub enum Transform<'a> {
 /// The codebooks of a product quantizer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Codebooks<'a> {
-    /// Codes per row.
+    /// The number of codes per row.
     pub subspaces: usize,
-    /// Codewords per subspace, 256 at most. Up to 16 take four bits per code, more take eight.
+    /// The number of codewords per subspace, 256 at most. Up to 16, a code takes four bits; above that, eight.
     pub codewords: usize,
-    /// (subspaces, codewords, sub_dim).
+    /// The codewords: (subspaces, codewords, sub_dim).
     pub values: &'a [f32],
 }
 
 impl Codebooks<'_> {
-    /// Bits per code as Faiss packs them.
+    /// Returns the bits per code as Faiss packs them.
     fn bits(&self) -> usize {
         if self.codewords <= 16 { 4 } else { 8 }
     }
@@ -79,29 +79,29 @@ impl Codebooks<'_> {
         self.values.len() / (self.subspaces * self.codewords)
     }
 
-    /// Values per vector that is cut into subspaces.
+    /// Returns the width of the vectors that are split into subspaces.
     fn dim(&self) -> usize {
         self.subspaces * self.sub_dim()
     }
 
-    /// Bytes per row.
+    /// Returns the bytes per row.
     fn row_bytes(&self) -> usize {
         (self.subspaces * self.bits()).div_ceil(8)
     }
 }
 
-/// What an index is, without its rows.
+/// The description of an index, without its rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Index<'a> {
-    /// How many rows will be written.
+    /// The number of rows that will be written.
     pub rows: u64,
-    /// Values per query.
+    /// The number of values per query.
     pub dim: usize,
-    /// How it compares.
+    /// How the index compares vectors.
     pub distance: Distance,
     /// The steps from a query to what is compared with the rows, in order.
     pub transforms: &'a [Transform<'a>],
-    /// The rows are codes under these; without them the rows are vectors of `dim` values.
+    /// The codebooks, if rows are codes; otherwise rows are vectors of `dim` values.
     pub codebooks: Option<Codebooks<'a>>,
 }
 
@@ -110,7 +110,7 @@ pub struct Index<'a> {
 pub struct IndexWriter {
     fields: Fields,
     rows: Rows,
-    /// Bytes of rows that are still to come.
+    /// The bytes of rows that are still to be written.
     left: u64,
 }
 
@@ -121,7 +121,7 @@ enum Rows {
 }
 
 impl IndexWriter {
-    /// Makes the file, and writes everything before the rows.
+    /// Creates the file and writes everything before the rows.
     pub fn create(path: &Path, index: &Index<'_>) -> Result<Self> {
         let mut fields = Fields::create(path)?;
         chain(&mut fields, index)?;
@@ -133,19 +133,19 @@ impl IndexWriter {
         Ok(Self { fields, rows, left })
     }
 
-    /// Rows of an index without codebooks, whole ones: what the transforms make of the rows of the database.
+    /// Writes complete rows of an index without codebooks: the transformed rows of the database.
     pub fn write_vectors(&mut self, values: &[f32]) -> Result<()> {
         assert!(matches!(self.rows, Rows::Vectors), "the index has codes");
         self.take(values.len() * 4);
         self.fields.floats(values)
     }
 
-    /// Rows of an index with codebooks, (n, subspaces), one byte per code.
+    /// Writes rows of an index with codebooks, (n, subspaces), one byte per code.
     pub fn write_codes(&mut self, codes: &[u8]) -> Result<()> {
         let Rows::Codes { subspaces, bits } = self.rows else {
             panic!("the index has vectors");
         };
-        assert_eq!(codes.len() % subspaces, 0, "whole rows are written");
+        assert_eq!(codes.len() % subspaces, 0, "codes must form complete rows");
         if bits == 8 {
             self.take(codes.len());
             return self.fields.bytes(codes);
@@ -157,9 +157,13 @@ impl IndexWriter {
 
     /// Writes what follows the rows, and syncs.
     pub fn finish(mut self) -> Result<()> {
-        assert_eq!(self.left, 0, "as many rows were written as announced");
+        assert_eq!(
+            self.left, 0,
+            "the number of rows differs from the announced one"
+        );
         if let Rows::Codes { subspaces, bits } = self.rows {
-            // Search type: plain ADC; no signs; Faiss's own default of a threshold that plain ADC does not use.
+            // The search type is plain ADC, without signs, with Faiss's default threshold, which plain ADC does not
+            // use.
             self.fields.i32(0)?;
             self.fields.bytes(&[0])?;
             self.fields.i32(bits * subspaces + 1)?;
@@ -169,11 +173,11 @@ impl IndexWriter {
 
     fn take(&mut self, bytes: usize) {
         let left = self.left.checked_sub(bytes as u64);
-        self.left = left.expect("no more rows are written than announced");
+        self.left = left.expect("more rows were written than announced");
     }
 }
 
-/// What every index begins with.
+/// Writes the fields with which every index begins.
 fn header(fields: &mut Fields, code: &[u8; 4], dim: usize, index: &Index<'_>) -> Result<()> {
     fields.bytes(code)?;
     fields.i32(dim)?;
@@ -181,7 +185,7 @@ fn header(fields: &mut Fields, code: &[u8; 4], dim: usize, index: &Index<'_>) ->
     // Two fields that Faiss no longer uses.
     fields.u64(1 << 20)?;
     fields.u64(1 << 20)?;
-    // Trained.
+    // Whether the index is trained.
     fields.bytes(&[1])?;
     fields.i32(match index.distance {
         Distance::InnerProduct => 0,
@@ -189,7 +193,7 @@ fn header(fields: &mut Fields, code: &[u8; 4], dim: usize, index: &Index<'_>) ->
     })
 }
 
-/// The transforms, around the index that follows.
+/// Writes the transforms, which wrap the index that follows.
 fn chain(fields: &mut Fields, index: &Index<'_>) -> Result<()> {
     if index.transforms.is_empty() {
         return Ok(());
@@ -210,7 +214,7 @@ fn chain(fields: &mut Fields, index: &Index<'_>) -> Result<()> {
                 outputs,
             } => linear(fields, weight, bias, dim, outputs)?,
             Transform::Rotation(matrix) => {
-                // Ours is y = x R, Faiss's y = A x.
+                // mopqdb computes y = x R, Faiss y = A x.
                 let transposed: Vec<f32> = (0..dim * dim)
                     .map(|n| matrix[n % dim * dim + n / dim])
                     .collect();
@@ -236,11 +240,11 @@ fn linear(
     transform_end(fields, inputs, outputs)
 }
 
-/// What every transform ends with. Gives the width of what comes out.
+/// Writes the fields with which every transform ends. Returns the width of its output.
 fn transform_end(fields: &mut Fields, inputs: usize, outputs: usize) -> Result<usize> {
     fields.i32(inputs)?;
     fields.i32(outputs)?;
-    // Trained.
+    // Whether the transform is trained.
     fields.bytes(&[1])?;
     Ok(outputs)
 }
@@ -252,19 +256,19 @@ fn flat(fields: &mut Fields, index: &Index<'_>) -> Result<Rows> {
         Distance::L2 => b"IxF2",
     };
     header(fields, code, index.dim, index)?;
-    // Counted in values, not in bytes.
+    // The length is in values, not in bytes.
     fields.u64(index.rows * index.dim as u64)?;
     Ok(Rows::Vectors)
 }
 
-/// The front of an index of codes: the codebooks, and how many bytes of codes follow.
+/// Writes the header of an index of codes: the codebooks, and the number of bytes of codes that follow.
 fn codes(fields: &mut Fields, index: &Index<'_>, books: &Codebooks<'_>) -> Result<Rows> {
     let (subspaces, bits) = (books.subspaces, books.bits());
     let size = books.codewords * books.sub_dim();
     assert_eq!(
         books.values.len(),
         subspaces * size,
-        "the codebooks are whole"
+        "the codebooks are complete"
     );
     header(fields, b"IxPq", books.dim(), index)?;
     for field in [books.dim(), subspaces, bits] {
@@ -274,14 +278,14 @@ fn codes(fields: &mut Fields, index: &Index<'_>, books: &Codebooks<'_>) -> Resul
     fields.u64((subspaces * full) as u64)?;
     for book in books.values.chunks_exact(size) {
         fields.floats(book)?;
-        // Codewords that no code names.
+        // Codewords that no code refers to.
         fields.floats(&vec![0.0; full - size])?;
     }
     fields.u64(index.rows * books.row_bytes() as u64)?;
     Ok(Rows::Codes { subspaces, bits })
 }
 
-/// Codes of four bits as Faiss packs them: of two the first is the low one, and each row begins a byte.
+/// Packs codes of four bits like Faiss: the first of two is the low half of a byte, and each row begins a new byte.
 fn pack(codes: &[u8], subspaces: usize) -> Vec<u8> {
     let mut packed = Vec::with_capacity(codes.len().div_ceil(2));
     for row in codes.chunks_exact(subspaces) {

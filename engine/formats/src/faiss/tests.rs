@@ -1,8 +1,9 @@
-//! The bytes, field by field. That Faiss reads them and answers the same is tested with the program's `export`.
+//! Checks the bytes, field by field. The tests of the program's `export` check that Faiss reads them and gives the same
+//! results.
 
 use super::*;
 
-/// Bytes of what a test expects, in the order of the file.
+/// The expected bytes, in the order of the file.
 #[derive(Default)]
 struct Expected(Vec<u8>);
 
@@ -71,7 +72,7 @@ fn vectors_follow_their_header() {
 }
 
 #[test]
-fn a_chain_names_the_width_between_its_steps() {
+fn a_chain_contains_the_width_after_each_step() {
     let index = Index {
         rows: 1,
         dim: 3,
@@ -156,8 +157,8 @@ fn codes_of_four_bits_are_packed_by_row() {
 }
 
 #[test]
-#[should_panic(expected = "as many rows were written as announced")]
-fn an_index_that_lacks_rows_is_not_finished() {
+#[should_panic(expected = "the number of rows differs from the announced one")]
+fn an_index_with_missing_rows_cannot_be_finished() {
     let index = Index {
         rows: 2,
         dim: 1,

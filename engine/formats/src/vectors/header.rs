@@ -1,17 +1,17 @@
-//! The header of a `.npy` file: a Python dictionary literal of three known keys, read without Python.
+//! Parses the header of a `.npy` file: a Python dictionary literal with three known keys.
 
-/// What a numpy header says.
+/// The contents of a numpy header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
-    /// `descr`: byte order, kind and width of a value, as in `<f4`.
+    /// The key `descr`: byte order, kind and width of a value, as in `<f4`.
     pub(super) descr: String,
     /// Whether columns, not rows, are contiguous.
     pub(super) fortran_order: bool,
-    /// Length in each dimension.
+    /// The length of each dimension.
     pub(super) shape: Vec<u64>,
 }
 
-/// Reads the dictionary. The error is a phrase that follows the file's name.
+/// Parses the dictionary. The error is a phrase that follows the file's name.
 pub(super) fn parse(text: &str) -> Result<Header, String> {
     let mut rest = Cursor { text };
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
@@ -31,9 +31,9 @@ pub(super) fn parse(text: &str) -> Result<Header, String> {
         }
     }
     if !rest.text.trim_end_matches(['\n', ' ', '\0']).is_empty() {
-        return Err("the numpy header goes on after its dictionary".into());
+        return Err("the numpy header continues after its dictionary".into());
     }
-    let missing = |key| format!("the numpy header does not name {key:?}");
+    let missing = |key| format!("the numpy header has no key {key:?}");
     Ok(Header {
         descr: descr.ok_or_else(|| missing("descr"))?,
         fortran_order: fortran_order.ok_or_else(|| missing("fortran_order"))?,
@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> Result<Header, String> {
     })
 }
 
-/// What is still to be read.
+/// The text that is still to be parsed.
 struct Cursor<'a> {
     text: &'a str,
 }
@@ -67,7 +67,7 @@ impl Cursor<'_> {
             return Ok(());
         }
         Err(match self.text.chars().next() {
-            Some(found) => format!("the numpy header has {found:?} in place of {wanted:?}"),
+            Some(found) => format!("the numpy header has {found:?} instead of {wanted:?}"),
             None => format!("the numpy header ends before {wanted:?}"),
         })
     }
@@ -80,7 +80,7 @@ impl Cursor<'_> {
         let (inside, rest) = self
             .text
             .split_once(quote)
-            .ok_or("the numpy header has a string without an end")?;
+            .ok_or("the numpy header has an unterminated string")?;
         self.text = rest;
         Ok(inside.to_owned())
     }

@@ -1,8 +1,8 @@
-//! Vectors in other programs' files: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour benchmarks.
+//! Vectors in files of other programs: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour benchmarks.
 //!
-//! Files are read a few rows at a time in flat memory, whatever their headers claim: nothing is allocated by a
-//! number read from a file before the bytes behind it have been seen. [`VectorReader`] reads all three,
-//! [`VectorWriter`] writes them; [`NpyWriter`] writes arrays of other shapes and types, for exports.
+//! Files are read a few rows at a time, whatever their headers claim: no memory is allocated for a length in a file
+//! before that many bytes were read. [`VectorReader`] reads all three formats and [`VectorWriter`] writes them;
+//! [`NpyWriter`] writes arrays of other shapes and types, for exports.
 
 mod header;
 mod npy;
@@ -17,23 +17,23 @@ use crate::error::Result;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The widest vector that is read: far above any encoder's, and far below what damaged headers usually
-/// claim.
+/// The maximum number of values per vector: far above any encoder's, and far below what damaged headers usually claim.
 pub const MAX_DIM: usize = 1 << 16;
 
 /// A file format for vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VectorFormat {
-    /// numpy's: a header that names type and shape, then the values. f2, f4 and f8, C order, one or two dimensions.
+    /// numpy's format: a header with type and shape, then the values. Types f2, f4 and f8, C order, one or two
+    /// dimensions.
     Npy,
-    /// A row after another: its width as i32, then its values as f32.
+    /// Rows one after another, each with its width as i32, then its values as f32.
     Fvecs,
-    /// Rows and width as u32, then all values as f32.
+    /// The number of rows and the width as u32, then all values as f32.
     Fbin,
 }
 
 impl VectorFormat {
-    /// Returns the format that the file's extension names, if it does.
+    /// Returns the format for the file's extension, if it is known.
     pub fn of(path: &Path) -> Option<Self> {
         path.extension()?
             .to_str()?
@@ -42,7 +42,7 @@ impl VectorFormat {
             .ok()
     }
 
-    /// Returns the extension.
+    /// Returns the file extension of the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Npy => "npy",
@@ -67,8 +67,8 @@ impl FromStr for VectorFormat {
     }
 }
 
-/// Reads a complete file of vectors and returns their dimensions and values; for queries. Use
-/// [`VectorReader`] for large files.
+/// Reads a complete file of vectors and returns their dimensions and values. Meant for queries; use [`VectorReader`]
+/// for large files.
 pub fn read_all(path: &Path) -> Result<(usize, Vec<f32>)> {
     let mut reader = VectorReader::open(path)?;
     let mut values = Vec::new();

@@ -1,4 +1,4 @@
-//! numpy's `.npy`: magic, version, length of the header, a dictionary, values. Reader's and writer's part of it.
+//! numpy's `.npy`: magic, version, length of the header, a dictionary, values. Used by reader and writer.
 
 use super::MAX_DIM;
 use super::header::{self, Header};
@@ -8,9 +8,10 @@ use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// The longest header that is read. One for two dimensions takes some 80 bytes.
+/// The longest header that is read. A header for two dimensions takes about 80 bytes.
 const MAX_HEADER: usize = 64 << 10;
-/// What we write: space for twenty digits per dimension, a multiple of 64 as numpy asks.
+/// The length of headers that are written: space for twenty digits per dimension, and a multiple of 64 as numpy
+/// requires.
 const HEADER_BYTES: usize = 192;
 
 /// The type of an array's values.
@@ -22,12 +23,12 @@ pub enum Element {
     F32,
     /// Double precision.
     F64,
-    /// Bytes: codes.
+    /// Bytes, such as codes.
     U8,
 }
 
 impl Element {
-    /// Returns the bytes per value.
+    /// Returns the number of bytes per value.
     pub fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -47,12 +48,12 @@ impl Element {
     }
 }
 
-/// What the front of a file of vectors said.
+/// What the beginning of a file of vectors says.
 pub(super) struct Front {
     pub(super) element: Element,
     pub(super) rows: u64,
     pub(super) dim: usize,
-    /// Bytes before the first value.
+    /// The number of bytes before the first value.
     pub(super) bytes: u64,
 }
 
@@ -80,14 +81,14 @@ pub(super) fn read_front(name: &str, source: &mut dyn Read) -> Result<Front> {
         other => {
             return Err(Error::invalid(
                 name,
-                format!("is of numpy format version {other}; 1, 2 and 3 are read"),
+                format!("has numpy format version {other}; versions 1, 2 and 3 are supported"),
             ));
         }
     };
     if length > MAX_HEADER {
         return Err(Error::invalid(
             name,
-            format!("has a numpy header of {length} bytes; {MAX_HEADER} at most are read"),
+            format!("has a numpy header of {length} bytes; at most {MAX_HEADER} are supported"),
         ));
     }
     let mut text = vec![0; length];
@@ -98,7 +99,7 @@ pub(super) fn read_front(name: &str, source: &mut dyn Read) -> Result<Front> {
     front(&header, (prefix + length) as u64).map_err(|what| Error::invalid(name, what))
 }
 
-/// What the header means for us. The error is a phrase that follows the file's name.
+/// Checks a header and returns what reading needs. The error is a phrase that follows the file's name.
 fn front(header: &Header, bytes: u64) -> Result<Front, String> {
     let element = match header.descr.as_str() {
         "<f2" => Element::F16,
@@ -115,19 +116,19 @@ fn front(header: &Header, bytes: u64) -> Result<Front, String> {
         [rows, dim] => (rows, dim),
         _ => {
             return Err(format!(
-                "has {} dimensions; vectors are an array of rows x dim",
+                "has {} dimensions; an array of vectors has the shape (rows, dim)",
                 header.shape.len()
             ));
         }
     };
     if dim == 0 || dim > MAX_DIM as u64 {
         return Err(format!(
-            "holds vectors of {dim} values; 1 to {MAX_DIM} are read"
+            "holds vectors of {dim} values; 1 to {MAX_DIM} are supported"
         ));
     }
     if header.fortran_order && rows > 1 && dim > 1 {
         return Err(
-            "is in Fortran order, a column after another; save it by rows: np.save(FILE, np.ascontiguousarray(a))"
+            "is in Fortran order, column by column; save it by rows: np.save(FILE, np.ascontiguousarray(a))"
                 .into(),
         );
     }
@@ -139,7 +140,7 @@ fn front(header: &Header, bytes: u64) -> Result<Front, String> {
     })
 }
 
-/// Fills `buffer`, or says that the file ended.
+/// Fills `buffer`, or returns an error if the file ends.
 pub(super) fn fill(name: &str, source: &mut dyn Read, buffer: &mut [u8]) -> Result<()> {
     source
         .read_exact(buffer)
@@ -149,7 +150,7 @@ pub(super) fn fill(name: &str, source: &mut dyn Read, buffer: &mut [u8]) -> Resu
         })
 }
 
-/// Writes an array row by row; the number of rows is filled in at the end.
+/// Writes an array row by row. The number of rows is filled in at the end.
 #[derive(Debug)]
 pub struct NpyWriter {
     path: PathBuf,
@@ -164,7 +165,7 @@ impl NpyWriter {
     pub fn create(path: &Path, element: Element, row_shape: &[usize]) -> Result<Self> {
         assert!(
             row_shape.len() <= 7 && row_shape.iter().all(|&n| n > 0),
-            "a row has values"
+            "a row must have values"
         );
         let file = File::create(path).map_err(Error::io("creating", path))?;
         let mut writer = Self {
@@ -178,7 +179,7 @@ impl NpyWriter {
         Ok(writer)
     }
 
-    /// Values of an [`Element::F32`] array.
+    /// Appends values of an [`Element::F32`] array.
     pub fn write_f32(&mut self, values: &[f32]) -> Result<()> {
         assert_eq!(self.element, Element::F32, "the array was created for f32");
         self.values += values.len() as u64;
@@ -189,7 +190,7 @@ impl NpyWriter {
         Ok(())
     }
 
-    /// Values of an [`Element::U8`] array.
+    /// Appends values of an [`Element::U8`] array.
     pub fn write_u8(&mut self, values: &[u8]) -> Result<()> {
         assert_eq!(self.element, Element::U8, "the array was created for bytes");
         self.values += values.len() as u64;
@@ -199,7 +200,7 @@ impl NpyWriter {
     /// Writes the header, syncs, and returns the number of rows.
     pub fn finish(mut self) -> Result<u64> {
         let a_row = self.row_shape.iter().product::<usize>() as u64;
-        assert_eq!(self.values % a_row, 0, "whole rows were written");
+        assert_eq!(self.values % a_row, 0, "the values must form complete rows");
         let rows = self.values / a_row;
         let shape: String = std::iter::once(rows)
             .chain(self.row_shape.iter().map(|&n| n as u64))

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Bytes read at once, at most a row more.
+/// The number of bytes read at once, up to one row more.
 const CHUNK: usize = 1 << 20;
 
 /// Reads a file of vectors from its start to its end.
@@ -18,12 +18,12 @@ pub struct VectorReader {
     format: VectorFormat,
     element: Element,
     dim: usize,
-    /// Bytes before the first row.
+    /// The number of bytes before the first row.
     front: u64,
-    /// By the header; `.fvecs` has none.
+    /// The number of rows in the header; `.fvecs` has no header.
     declared: Option<u64>,
     read: u64,
-    /// The width of the first row of an `.fvecs` was read already.
+    /// Whether the width of the first row of an `.fvecs` file was read already.
     width_read: bool,
     bytes: Vec<u8>,
 }
@@ -40,7 +40,7 @@ impl std::fmt::Debug for VectorReader {
 }
 
 impl VectorReader {
-    /// Opens a file; its extension names the format.
+    /// Opens a file whose extension names the format.
     pub fn open(path: &Path) -> Result<Self> {
         let format = VectorFormat::of(path).ok_or_else(|| {
             Error::invalid(
@@ -51,11 +51,11 @@ impl VectorReader {
         Self::open_as(path, format)
     }
 
-    /// Opens a file of a given format.
+    /// Opens a file in a given format.
     pub fn open_as(path: &Path, format: VectorFormat) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("opening", path))?;
         let metadata = file.metadata().map_err(Error::io("opening", path))?;
-        // A pipe has no length to compare with: its end is found when it comes.
+        // A pipe has no length to compare with; its end is found when it is reached.
         let length = metadata.is_file().then_some(metadata.len());
         let source = BufReader::with_capacity(256 << 10, file);
         let reader = Self::from_reader(path.display().to_string(), Box::new(source), format)?;
@@ -63,7 +63,7 @@ impl VectorReader {
         Ok(reader)
     }
 
-    /// Reads from anything; `name` is for messages.
+    /// Reads from any source; `name` is used in messages.
     pub fn from_reader(
         name: impl Into<String>,
         mut source: Box<dyn Read + Send>,
@@ -114,12 +114,12 @@ impl VectorReader {
         self.dim
     }
 
-    /// Returns how many vectors there are, where the file says so.
+    /// Returns the number of vectors, if the file states it.
     pub fn rows(&self) -> Option<u64> {
         self.declared
     }
 
-    /// Compares the length of the whole file with what it says of its rows, before any is read.
+    /// Compares the length of the whole file with its number of rows, before any row is read.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl VectorReader {
             None if !length.is_multiple_of(row) => Err(Error::invalid(
                 &self.name,
                 format!(
-                    "{length} bytes are not whole rows of {row} bytes ({} values)",
+                    "{length} bytes are not complete rows of {row} bytes ({} values)",
                     self.dim
                 ),
             )),
@@ -143,7 +143,7 @@ impl VectorReader {
                 Err(Error::invalid(
                     &self.name,
                     format!(
-                        "should be {expected} bytes for {rows} rows of {} values, and is {length}; is the copy complete?",
+                        "should have {expected} bytes for {rows} rows of {} values, but has {length}; is the copy complete?",
                         self.dim
                     ),
                 ))
@@ -151,7 +151,7 @@ impl VectorReader {
         }
     }
 
-    /// Appends up to `max` vectors to `out` and says how many; 0 at the end.
+    /// Appends up to `max` vectors to `out` and returns their number; 0 at the end.
     pub fn read_rows(&mut self, max: usize, out: &mut Vec<f32>) -> Result<usize> {
         let wanted = match self.declared {
             Some(rows) => usize::try_from(rows - self.read).unwrap_or(max).min(max),
@@ -185,7 +185,7 @@ impl VectorReader {
     fn read_some(&mut self, rows: usize, out: &mut Vec<f32>) -> Result<usize> {
         let row_bytes = self.row_bytes();
         self.bytes.resize(rows * row_bytes, 0);
-        // The first row's width was read on opening: put it back in front.
+        // The first row's width was already read; put it back in front.
         let mut filled = 0;
         if std::mem::take(&mut self.width_read) {
             self.bytes[..4].copy_from_slice(&(self.dim as u32).to_le_bytes());
@@ -223,7 +223,7 @@ impl VectorReader {
                     let row = self.read + n as u64;
                     return Err(Error::invalid(
                         &self.name,
-                        format!("row {row} has {width} values, row 0 has {}", self.dim),
+                        format!("row {row} has {width} values, but row 0 has {}", self.dim),
                     ));
                 }
                 values
@@ -240,7 +240,7 @@ impl VectorReader {
             return Err(Error::invalid(
                 &self.name,
                 format!(
-                    "holds vectors of {dim} values; 1 to {MAX_DIM} are read. Is it a .{} file?",
+                    "holds vectors of {dim} values; 1 to {MAX_DIM} are supported. Is it a .{} file?",
                     self.format.name()
                 ),
             ));
@@ -254,7 +254,10 @@ impl VectorReader {
             Ok(0) => Ok(()),
             Ok(_) => Err(Error::invalid(
                 &self.name,
-                format!("goes on after the {} rows that its header names", self.read),
+                format!(
+                    "continues after the {} rows that its header announces",
+                    self.read
+                ),
             )),
             Err(error) => Err(Error::io("reading", &self.name)(error)),
         }

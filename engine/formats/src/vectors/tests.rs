@@ -1,4 +1,4 @@
-//! What is written is read back; what is malformed is refused in words, in bounded memory.
+//! Files are read as they were written; malformed files are refused with a message, in bounded memory.
 
 use super::*;
 use std::io::Cursor;
@@ -31,11 +31,13 @@ fn read(bytes: &[u8], format: VectorFormat) -> Result<(usize, Vec<f32>)> {
 }
 
 fn refusal(bytes: &[u8], format: VectorFormat) -> String {
-    read(bytes, format).expect_err("it is refused").to_string()
+    read(bytes, format)
+        .expect_err("it must be refused")
+        .to_string()
 }
 
 #[test]
-fn every_format_gives_back_what_was_written() {
+fn every_format_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let values: Vec<f32> = (0..7 * 5).map(|n| n as f32 * 0.25 - 3.0).collect();
     for name in ["a.npy", "a.fvecs", "a.fbin"] {
@@ -66,7 +68,7 @@ fn an_empty_file_of_vectors_is_read_as_no_rows() {
 }
 
 #[test]
-fn numpy_types_versions_and_quotes_are_all_read() {
+fn all_numpy_types_versions_and_quotes_are_read() {
     let wanted = (2, vec![1.0, -2.5, 0.5, 4.0]);
     let values = wanted.1.clone();
     let f8: Vec<u8> = values
@@ -98,7 +100,7 @@ fn numpy_types_versions_and_quotes_are_all_read() {
 }
 
 #[test]
-fn one_dimension_is_one_vector() {
+fn a_one_dimensional_array_is_one_vector() {
     let file = npy(
         1,
         "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }",
@@ -111,7 +113,7 @@ fn one_dimension_is_one_vector() {
 }
 
 #[test]
-fn what_numpy_files_we_do_not_read_is_said_with_the_way_out() {
+fn unsupported_numpy_files_are_refused_with_a_remedy() {
     let values = f32_bytes(&[0.0; 4]);
     for (dictionary, said) in [
         (
@@ -161,9 +163,9 @@ fn what_numpy_files_we_do_not_read_is_said_with_the_way_out() {
         ),
         (
             "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x",
-            "goes on after its dictionary",
+            "continues after its dictionary",
         ),
-        ("{'descr': '<f4", "without an end"),
+        ("{'descr': '<f4", "unterminated"),
         ("", "ends before"),
     ] {
         let message = refusal(&npy(1, dictionary, &values), VectorFormat::Npy);
@@ -179,7 +181,7 @@ fn what_numpy_files_we_do_not_read_is_said_with_the_way_out() {
 }
 
 #[test]
-fn a_file_that_ends_early_or_goes_on_is_refused() {
+fn a_file_that_is_too_short_or_too_long_is_refused() {
     let dictionary = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)}";
     let short = refusal(
         &npy(1, dictionary, &f32_bytes(&[0.0; 3])),
@@ -190,7 +192,7 @@ fn a_file_that_ends_early_or_goes_on_is_refused() {
         &npy(1, dictionary, &f32_bytes(&[0.0; 5])),
         VectorFormat::Npy,
     );
-    assert!(long.contains("goes on after the 2 rows"), "{long}");
+    assert!(long.contains("continues after the 2 rows"), "{long}");
 
     let mut fvecs = Vec::new();
     for width in [2_u32, 3] {
@@ -204,7 +206,7 @@ fn a_file_that_ends_early_or_goes_on_is_refused() {
 }
 
 #[test]
-fn a_length_on_disk_that_disagrees_is_refused_before_any_row() {
+fn a_wrong_file_length_is_refused_before_any_row_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.fbin");
     let mut bytes = u32::MAX.to_le_bytes().to_vec();
@@ -212,16 +214,22 @@ fn a_length_on_disk_that_disagrees_is_refused_before_any_row() {
     bytes.extend([0; 16]);
     std::fs::write(&path, &bytes).unwrap();
     let message = VectorReader::open(&path).unwrap_err().to_string();
-    assert!(message.contains("should be 68719476728 bytes"), "{message}");
+    assert!(
+        message.contains("should have 68719476728 bytes"),
+        "{message}"
+    );
 
     let path = dir.path().join("a.fvecs");
     std::fs::write(&path, [2, 0, 0, 0, 1, 1, 1]).unwrap();
     let message = VectorReader::open(&path).unwrap_err().to_string();
-    assert!(message.contains("not whole rows of 12 bytes"), "{message}");
+    assert!(
+        message.contains("not complete rows of 12 bytes"),
+        "{message}"
+    );
 }
 
 #[test]
-fn a_huge_claim_from_a_pipe_allocates_no_more_than_a_chunk() {
+fn a_huge_row_count_from_a_pipe_allocates_at_most_one_chunk() {
     let dictionary =
         "{'descr': '<f8', 'fortran_order': False, 'shape': (18446744073709551615, 65536)}";
     let source = Box::new(Cursor::new(npy(1, dictionary, &[0; 100])));
@@ -239,7 +247,7 @@ fn a_huge_claim_from_a_pipe_allocates_no_more_than_a_chunk() {
 }
 
 #[test]
-fn every_cut_and_every_flipped_bit_gives_rows_or_words_never_a_panic() {
+fn every_cut_and_flipped_bit_gives_rows_or_an_error_never_a_panic() {
     let dictionary = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
     let mut fbin = 2_u32.to_le_bytes().to_vec();
     fbin.extend(2_u32.to_le_bytes());
@@ -256,7 +264,7 @@ fn every_cut_and_every_flipped_bit_gives_rows_or_words_never_a_panic() {
     ] {
         assert!(read(&whole, format).is_ok());
         for cut in 0..whole.len() {
-            // An .fvecs cut between rows is a shorter .fvecs: nothing in the file could tell.
+            // An .fvecs file cut between rows is a valid shorter file: nothing in it shows the difference.
             let clean = format == VectorFormat::Fvecs && cut > 0 && cut % 12 == 0;
             assert_eq!(
                 read(&whole[..cut], format).is_ok(),

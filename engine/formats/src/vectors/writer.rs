@@ -1,4 +1,4 @@
-//! Writing vectors in any of the formats that are read.
+//! Writing vectors in any of the formats that can be read.
 
 use super::VectorFormat;
 use super::npy::{Element, NpyWriter};
@@ -26,7 +26,7 @@ enum Kind {
 }
 
 impl VectorWriter {
-    /// Makes the file, in the format that its extension names.
+    /// Creates the file, in the format that its extension names.
     pub fn create(path: &Path, dim: usize) -> Result<Self> {
         let name = path.display().to_string();
         let format = VectorFormat::of(path)
@@ -61,7 +61,11 @@ impl VectorWriter {
 
     /// Writes complete rows.
     pub fn write(&mut self, values: &[f32]) -> Result<()> {
-        assert_eq!(values.len() % self.dim, 0, "whole rows are written");
+        assert_eq!(
+            values.len() % self.dim,
+            0,
+            "the values must form complete rows"
+        );
         match &mut self.kind {
             Kind::Npy(npy) => npy.write_f32(values),
             Kind::Plain {
