@@ -1,4 +1,4 @@
-//! A database of colours, as a program that links the engine has one: `cargo run --example colours`.
+//! A database of colours, as a program that links the engine uses it: `cargo run --example colours`.
 
 use mopqdb::{CreateOptions, Database, Filter, Metric, Options, QueryOptions, Reader, Row};
 
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let inserted = db.insert(&rows)?;
     println!("{} colours are durable", inserted.new);
 
-    // Any number of others read beside it.
+    // Any number of other processes read at the same time.
     let reader = Reader::open(&path, Options::default())?;
     println!("closest to tomato:");
     for hit in reader.query(&[1.0, 0.39, 0.28], 3)? {

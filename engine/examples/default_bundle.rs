@@ -1,5 +1,5 @@
-//! Makes the default encoder's bundle from its weights: `default_bundle MODEL_DIR BUNDLE_DIR`. `mopqdb setup` does this
-//! and fetches the weights too.
+//! Makes the default encoder's bundle from its weights: `default_bundle MODEL_DIR BUNDLE_DIR`. `mopqdb setup` does the
+//! same and also downloads the weights.
 
 fn main() -> mopqdb::Result<()> {
     let paths: Vec<std::path::PathBuf> = std::env::args_os().skip(1).map(Into::into).collect();

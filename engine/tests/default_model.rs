@@ -1,5 +1,6 @@
-//! The default encoder, written by the project's own writer, against vectors that were computed apart from it. Needs what
-//! `make setup` fetches; loudly skipped without it, an error where `MOPQDB_REQUIRE_NATIVE` is set.
+//! Compares the default encoder, as mopqdb writes it, with vectors that were computed independently. Needs the files
+//! that `make setup` downloads. Without them the tests are skipped with a message, or fail if `MOPQDB_REQUIRE_NATIVE`
+//! is set.
 #![cfg(feature = "onnx")]
 
 use mopqdb::bundle::Bundle;
@@ -62,8 +63,8 @@ fn the_default_encoder_gives_the_known_embeddings() {
 }
 
 #[test]
-fn batches_change_the_default_encoder_by_rounding_only() {
-    let Some(encoder) = encoder("batches_change_the_default_encoder_by_rounding_only") else {
+fn batching_changes_vectors_only_by_rounding() {
+    let Some(encoder) = encoder("batching_changes_vectors_only_by_rounding") else {
         return;
     };
     let words = [

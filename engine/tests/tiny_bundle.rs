@@ -1,5 +1,5 @@
-//! The tiny bundle in `assets/tiny`: made here, by the project's own writer from a seeded generator, and kept in the
-//! repository so that every test of texts has a real encoder. `MOPQDB_WRITE_FIXTURES=1` writes it again.
+//! The tiny bundle in `assets/tiny`, which mopqdb writes from a seeded generator. It is kept in the repository so that
+//! every test of texts has a real encoder. `MOPQDB_WRITE_FIXTURES=1` writes it again.
 #![cfg(feature = "onnx-write")]
 
 use mopqdb::Metric;
@@ -17,7 +17,8 @@ const INTERMEDIATE: usize = 64;
 const LAYERS: usize = 2;
 const MAX_TOKENS: usize = 64;
 
-/// splitmix64, and from it numbers that look normal: only additions and one multiplication, so the same everywhere.
+/// splitmix64, and roughly normal numbers from it. It uses only additions and one multiplication, so results are the
+/// same on every machine.
 struct Generator(u64);
 
 impl Generator {
@@ -40,7 +41,8 @@ impl Generator {
     }
 }
 
-/// Special tokens, every printable ASCII character alone and inside a word, some common endings, and a list of words.
+/// Returns special tokens, every printable ASCII character alone and inside a word, some common endings, and a list of
+/// words.
 fn vocabulary() -> Vec<String> {
     let mut tokens: Vec<String> = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
         .map(String::from)
@@ -137,7 +139,7 @@ impl Weights {
     }
 }
 
-/// Random weights whose residual stream keeps the words: texts with the same words are near each other.
+/// Returns random weights whose residual stream preserves the words: texts with the same words have similar vectors.
 fn weights(tokens: usize) -> Vec<u8> {
     let mut weights = Weights {
         generator: Generator(SEED),
@@ -214,7 +216,7 @@ fn make(dir: &Path) -> Bundle {
 }
 
 #[test]
-fn the_kept_bundle_is_what_the_writer_writes() {
+fn the_bundle_in_the_repository_is_what_the_writer_writes() {
     let kept = tiny_bundle();
     if std::env::var_os("MOPQDB_WRITE_FIXTURES").is_some() {
         let _ = fs::remove_dir_all(&kept);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The engine's kernel tests on an emulated CPU that has AVX-512 VBMI, for machines whose own has none: Bochs boots a Debian
-# kernel whose only program are the tests. A few hundred times slower than a CPU; speeds can't be seen by it, answers can.
+# Runs the engine's kernel tests on an emulated CPU with AVX-512 VBMI, for machines without it. Bochs boots a Debian kernel
+# whose only program are the tests. It is a few hundred times slower than a CPU, and checks results, not speed.
 #
-#   tests/emulated/run.sh [FILTER...]     names of tests begin so; all that compare kernels, unless given
+#   tests/emulated/run.sh [FILTER...]     runs tests whose names begin with FILTER; default: all that compare kernels
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/emulated
@@ -48,8 +48,8 @@ printf '%s\n' "${filters[@]}" > "$out/root/filters"
 
 cp "$out/vmlinuz" "$out/iso/vmlinuz"
 cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 "$out/iso/isolinux/"
-# Bochs 2.7 says wrong sizes of the saved states of protection keys, and of compacted states: without these three features
-# (pku, xsaves, xsavec) the kernel believes it, and switches AVX-512 on.
+# Bochs 2.7 reports wrong sizes for the saved state of protection keys and for compacted states. Without these three features
+# (pku, xsaves, xsavec) the kernel accepts the sizes and enables AVX-512.
 cat > "$out/iso/isolinux/isolinux.cfg" <<'CFG'
 default linux
 prompt 0
@@ -74,18 +74,18 @@ clock: sync=none
 display_library: term
 panic: action=fatal
 RC
-# Debian's Bochs waits for a word to its debugger.
+# Debian's Bochs waits for a command to its debugger.
 echo c > "$out/commands"
 : > "$out/serial.txt"
 TERM=xterm script -qec "bochs -q -f $PWD/$out/bochsrc -rc $out/commands" /dev/null </dev/null >"$out/screen.txt" 2>&1 &
 machine=$!
 tail -n +1 -f "$out/serial.txt" &
 shown=$!
-# Bochs takes TERM for a word to its debugger. There is nothing to kill if the machine has been switched off.
+# Bochs treats SIGTERM as a command to its debugger, so it is killed. If the machine is off, there is nothing to kill.
 trap 'kill $shown; pkill -KILL -f "bochs.* -f $PWD/$out/bochsrc" || :' EXIT
 until grep -a -q '^ended: ' "$out/serial.txt" || ! kill -0 $machine 2>/dev/null; do
   sleep 2
 done
-sleep 1 # for the last lines to be shown
+sleep 1 # until the last lines are shown
 grep -a -q '^ended: 0' "$out/serial.txt" ||
-  { echo "emulated: error: not all tests passed, or the machine did not come up; see $out/serial.txt and bochs.log" >&2; exit 1; }
+  { echo "emulated: error: not all tests passed, or the machine did not start; see $out/serial.txt and bochs.log" >&2; exit 1; }

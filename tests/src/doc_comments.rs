@@ -1,44 +1,44 @@
-//! Real pairs that every machine has which builds the project: the doc comments of its own dependencies.
+//! Real pairs that exist on every machine that builds the project: the doc comments of its own dependencies.
 //!
-//! The query is "item: first sentence", the key is the rest of the comment (code and headed sections cut). Pairs are split
-//! by crate, so that nothing of a test crate was seen in training.
+//! The query is "item: first sentence", and the key is the rest of the comment (without code and sections). Pairs are
+//! split by crate, so that training sees nothing of a test crate.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Shorter and longer rests are left out, or cut.
+/// Shorter rests are left out, and longer ones are cut.
 const MIN_REST: usize = 40;
 const MAX_REST: usize = 400;
 
 /// A doc comment in two halves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// `crate::item (file:line)`.
+    /// The place: `crate::item (file:line)`.
     pub key: String,
-    /// Item and first sentence.
+    /// The name of the item and the first sentence.
     pub query: String,
     /// The rest of the comment.
     pub rest: String,
 }
 
-/// Which part of the pairs a crate's belong to.
+/// The part of the pairs to which a crate belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Split {
-    /// Three quarters.
+    /// Three quarters of the crates.
     Train,
-    /// One twelfth.
+    /// One twelfth of the crates.
     Valid,
-    /// One sixth.
+    /// One sixth of the crates.
     Test,
 }
 
 /// Pairs by split, in a fixed order.
 pub type Pairs = BTreeMap<Split, Vec<Pair>>;
 
-/// Collects pairs from the sources of the crates in `lock` that are in cargo's registry cache; at most `most`, chosen by
-/// hash. Also says how many crates there were.
+/// Collects at most `most` pairs, chosen by hash, from the sources of the crates in `lock` that are in cargo's registry
+/// cache. Also returns the number of crates.
 pub fn collect(lock: &Path, most: usize) -> Result<(Pairs, usize)> {
     let sources = sources(lock)?;
     ensure!(
@@ -58,7 +58,7 @@ pub fn collect(lock: &Path, most: usize) -> Result<(Pairs, usize)> {
                 .display()
                 .to_string();
             for pair in pairs(&text, name, &place) {
-                // Families of crates share texts: each is taken once, so that none is on both sides of a split.
+                // Related crates share texts. Each text is taken once, so that none is on both sides of a split.
                 if seen.insert(hash(&pair.rest)) && seen.insert(hash(&pair.query)) {
                     all.push((split(name), pair));
                 }
@@ -74,7 +74,7 @@ pub fn collect(lock: &Path, most: usize) -> Result<(Pairs, usize)> {
     Ok((found, sources.len()))
 }
 
-/// The crates of a lock file whose sources are here, by name.
+/// Returns the source directories of the crates in a lock file, by name.
 fn sources(lock: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let text = fs::read_to_string(lock).with_context(|| format!("reading {}", lock.display()))?;
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -133,7 +133,7 @@ fn rust_files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The pairs of one source file.
+/// Returns the pairs of one source file.
 pub fn pairs(text: &str, name: &str, place: &str) -> Vec<Pair> {
     let mut found = Vec::new();
     let mut comment = String::new();
@@ -153,7 +153,7 @@ pub fn pairs(text: &str, name: &str, place: &str) -> Vec<Pair> {
             }
             continue;
         }
-        // Attributes stand between a comment and its item.
+        // Attributes may be between a comment and its item.
         if line.starts_with("#[") || (line.is_empty() && comment.is_empty()) {
             continue;
         }
@@ -174,7 +174,7 @@ pub fn pairs(text: &str, name: &str, place: &str) -> Vec<Pair> {
     found
 }
 
-/// The name of the item that a line declares.
+/// Returns the name of the item that a line declares.
 fn item(line: &str) -> Option<&str> {
     const KINDS: [&str; 9] = [
         "fn",
@@ -205,7 +205,7 @@ fn item(line: &str) -> Option<&str> {
     (end > 0).then(|| &name[..end])
 }
 
-/// First sentence and the rest, if the rest is long enough.
+/// Returns the first sentence and the rest, if the rest is long enough.
 fn halves(comment: &str) -> Option<(String, String)> {
     let flat: Vec<String> = comment
         .split('\n')
@@ -234,7 +234,7 @@ fn halves(comment: &str) -> Option<(String, String)> {
     Some((clean(&first), clean(&rest)))
 }
 
-/// A crate is wholly in one part.
+/// Returns the part of a crate. All of a crate is in one part.
 fn split(name: &str) -> Split {
     match hash(name) % 12 {
         0 | 1 => Split::Test,
@@ -243,7 +243,7 @@ fn split(name: &str) -> Split {
     }
 }
 
-/// FNV-1a: the same on every machine.
+/// Returns the FNV-1a hash, which is the same on every machine.
 fn hash(text: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
@@ -284,7 +284,7 @@ struct Nothing;
     }
 
     #[test]
-    fn the_dependencies_of_this_workspace_give_thousands_of_pairs_split_by_crate() {
+    fn the_dependencies_of_this_workspace_have_thousands_of_pairs_split_by_crate() {
         let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock");
         let (found, crates) = collect(&lock, 12_000).unwrap();
         let of = |split| &found[&split];

@@ -1,4 +1,4 @@
-//! One fault at the Nth call to a disk.
+//! A disk with one fault at the Nth call.
 
 use crate::watched::{Call, Watcher};
 use std::io;
@@ -8,34 +8,34 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// How the Nth call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails, once: `EIO`.
+    /// It fails once, with `EIO`.
     Broken,
-    /// No space from here on: `ENOSPC` for all that writes, until [`Faulty::heal`].
+    /// No space from here on: `ENOSPC` for everything that writes, until [`Faulty::heal`].
     Full,
-    /// Half of a write reaches the disk, the rest finds no space. Another call fails.
+    /// Half of a write reaches the disk, and the rest finds no space. Other calls fail.
     Short,
 }
 
-/// The errors that the operating system gives.
+/// Error numbers of the operating system.
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// Fails the Nth call, then shows what happened to another watcher.
+/// Makes the Nth call fail, and shows what happened to another watcher.
 #[derive(Debug)]
 pub struct Faulty {
     fault: Fault,
-    /// Counted from 1.
+    /// The number of the failing call, counted from 1.
     at: usize,
     calls: AtomicUsize,
     hit: AtomicBool,
     healed: AtomicBool,
-    /// After a short write: the call that meets the rest.
+    /// After a short write: the next call fails too.
     no_room: AtomicBool,
     next: Arc<dyn Watcher>,
 }
 
 impl Faulty {
-    /// A fault at call `at`, counted from 1; 0 for none.
+    /// Creates a fault at call `at`, counted from 1; 0 for none.
     pub fn new(fault: Fault, at: usize, next: Arc<dyn Watcher>) -> Arc<Self> {
         Arc::new(Self {
             fault,
@@ -48,17 +48,17 @@ impl Faulty {
         })
     }
 
-    /// Calls so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Whether the fault happened.
+    /// Returns `true` if the fault happened.
     pub fn hit(&self) -> bool {
         self.hit.load(Ordering::SeqCst)
     }
 
-    /// Somebody made room.
+    /// Frees space, so that calls succeed again.
     pub fn heal(&self) {
         self.healed.store(true, Ordering::SeqCst);
     }

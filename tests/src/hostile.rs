@@ -1,5 +1,5 @@
-//! What fuzzing feeds: a function a target, from any bytes at all. Each returns, or fails by a panic; an error of the
-//! engine's is a good answer. The same functions replay the corpus under plain `cargo test`.
+//! The functions that fuzzing calls, one per target, with arbitrary bytes. Each returns, or fails with a panic; an
+//! error of the engine is a valid result. Plain `cargo test` runs the corpus through the same functions.
 
 mod kernels;
 mod lines;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A target: what is fuzzed, and how.
+/// A target: its name and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Each has a program in `fuzz/` and a folder in `fuzz/corpus/`.
@@ -36,7 +36,7 @@ pub const TARGETS: [Target; 11] = [
     ("operations", operations),
 ];
 
-/// A directory of this process, in memory where there is one.
+/// Returns a directory for this process, in memory if possible.
 fn scratch() -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let memory = Path::new("/dev/shm");
@@ -49,7 +49,7 @@ fn scratch() -> PathBuf {
     base.join(format!("mopqdb-fuzz-{}-{next}", std::process::id()))
 }
 
-/// A file with these bytes, which goes when this does.
+/// A file with these bytes, which is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -72,7 +72,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Rows, vecs, codes and words files: everything in them is asked for.
+/// Files of rows, vecs, codes and words: everything in them is read.
 pub fn segment(bytes: &[u8]) {
     let dir = Scratch::dir();
     let path = dir.file("0000000001.rows", bytes);
@@ -102,11 +102,11 @@ pub fn segment(bytes: &[u8]) {
         let _ = codes.blocks(0..codes.row_count().div_ceil(64));
         let _ = codes.verify();
     }
-    // Under a name that is none of ours: another kind's name would be refused before anything is read.
+    // The name is of no kind, since a name of another kind would be refused before anything is read.
     let path = dir.file("words", bytes);
     if let Ok(words) = WordsFile::open(&disk, &path) {
         for name in words.names() {
-            let range = words.packed(name).expect("it is in the list");
+            let range = words.packed(name).expect("the list contains it");
             let _ = words.bytes(range);
         }
         let _ = words.verify();
@@ -114,7 +114,7 @@ pub fn segment(bytes: &[u8]) {
     let _ = mopqdb::testing::words(&path, "what is it");
 }
 
-/// A version record: as it is, and as a body under a header whose checksums are right.
+/// A version record: the bytes as they are, and as a body under a header with valid checksums.
 pub fn record(bytes: &[u8]) {
     mopqdb::testing::record(bytes);
     let mut whole = b"MOPQVER\0".to_vec();
@@ -129,9 +129,9 @@ pub fn record(bytes: &[u8]) {
     mopqdb::testing::record(&whole);
 }
 
-/// A log: as it is, and as the payload of a record whose checksums are right.
+/// A log: the bytes as they are, and as the payload of a record with valid checksums.
 pub fn log(bytes: &[u8]) {
-    // The id that it says it has.
+    // Use the id in its header.
     let id = bytes
         .get(16..24)
         .map_or(1, |id| u64::from_le_bytes(id.try_into().unwrap()));
@@ -156,7 +156,7 @@ pub fn log(bytes: &[u8]) {
     let _ = mopqdb::testing::log(1, &whole, 0);
 }
 
-/// A deletion file.
+/// A file of deletions.
 pub fn deletions(bytes: &[u8]) {
     let dir = Scratch::dir();
     let path = dir.file("x.del", bytes);
@@ -167,15 +167,15 @@ pub fn deletions(bytes: &[u8]) {
     let _ = Deletions::verify(&disk, &path);
 }
 
-/// A filter.
+/// The text of a filter.
 pub fn filter(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         mopqdb::testing::filter(text);
     }
 }
 
-/// The columns of a batch in the log, after a byte that says how many rows it has; a columns file as it is; and the two
-/// sections of one, in a frame whose checksums are right, after the length of the first in two bytes.
+/// The columns of a batch in the log, after a byte with the number of rows; a columns file as it is; and the two
+/// sections of one, in a frame with valid checksums, after the length of the first section in two bytes.
 pub fn columns(bytes: &[u8]) {
     if let Some((&rows, logged)) = bytes.split_first() {
         mopqdb::testing::logged_columns(logged, rows.into());
@@ -188,12 +188,12 @@ pub fn columns(bytes: &[u8]) {
     let len = usize::from(u16::from_le_bytes(*len));
     if let Some((meta, values)) = sections.split_at_checked(len) {
         let whole = framed_columns(meta, values);
-        // A name that is none of ours, since META may have any segment.
+        // The name is of no kind, since META may name any segment.
         let _ = mopqdb::testing::columns_file(&dir.file("framed", &whole));
     }
 }
 
-/// A columns file with these sections.
+/// Returns a columns file with these sections.
 fn framed_columns(meta: &[u8], values: &[u8]) -> Vec<u8> {
     let write = || {
         let mut writer = ContainerWriter::new(Vec::new(), Kind::Columns)?;
@@ -205,7 +205,7 @@ fn framed_columns(meta: &[u8], values: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A bundle: the manifest, a line with nothing but `---`, the tensors.
+/// A bundle: the manifest, a line with only `---`, the tensors.
 pub fn bundle(bytes: &[u8]) {
     let mark = b"\n---\n";
     let at = bytes.windows(mark.len()).position(|w| w == mark);
@@ -229,7 +229,7 @@ pub fn bundle(bytes: &[u8]) {
     }
 }
 
-/// Files of vectors: the first byte says of which kind.
+/// Files of vectors: the first byte selects the format.
 pub fn vectors(bytes: &[u8]) {
     let Some((&kind, bytes)) = bytes.split_first() else {
         return;
@@ -240,7 +240,7 @@ pub fn vectors(bytes: &[u8]) {
     let path = dir.file("x", bytes);
     if let Ok(mut reader) = VectorReader::open_as(&path, format) {
         let mut out = Vec::new();
-        // No more rows than the file has bytes can be there.
+        // A file can't have more rows than bytes.
         for _ in 0..=bytes.len() {
             out.clear();
             match reader.read_rows(3, &mut out) {
@@ -251,7 +251,7 @@ pub fn vectors(bytes: &[u8]) {
     }
 }
 
-/// Random operations on a small database, against a map: two bytes an operation.
+/// Random operations on a small database, compared with a map. Each operation takes two bytes.
 pub fn operations(bytes: &[u8]) {
     let dir = Scratch::dir();
     let path = dir.0.join("db");
@@ -292,6 +292,6 @@ pub fn operations(bytes: &[u8]) {
     let found: BTreeMap<String, f32> = (hits.iter())
         .map(|hit| (hit.key.clone(), hit.score))
         .collect();
-    assert_eq!(hits.len(), found.len(), "no key twice");
+    assert_eq!(hits.len(), found.len(), "each key occurs once");
     assert_eq!(found, map);
 }

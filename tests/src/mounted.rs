@@ -1,13 +1,14 @@
-//! Small file systems, that can be full or read-only.
+//! Small file systems that can be full or read-only.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system of its own, unmounted at the end. None, and said, where this may not mount one.
+/// A mounted file system, which is unmounted on drop.
 pub struct Mounted(pub PathBuf);
 
 impl Mounted {
-    /// Mounts one at a folder, which is made, with options of `mount`: `size=8m`.
+    /// Mounts a tmpfs at a folder, which is created, with options of `mount` such as `size=8m`. Returns `None`, with a
+    /// message, if mounting is not permitted.
     pub fn new(at: &Path, options: &str) -> Option<Self> {
         std::fs::create_dir_all(at).unwrap();
         let mount = Command::new("mount")
@@ -24,13 +25,13 @@ impl Mounted {
                 None
             }
             Err(e) => {
-                eprintln!("SKIPPED: no mount here: {e}");
+                eprintln!("SKIPPED: mount is not available here: {e}");
                 None
             }
         }
     }
 
-    /// With other options; whether that could be done.
+    /// Mounts it again with other options. Returns `true` on success.
     pub fn remount(&self, options: &str) -> bool {
         let done = Command::new("mount")
             .args(["-o", &format!("remount,{options}")])

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Limits the bytes that the files below a directory have together. sled's files are not written through
-/// [`Files`](mopqdb::testing::disk::Files), and not counted.
+/// Limits the total size of the files below a directory. sled's files are not written through
+/// [`Files`](mopqdb::testing::disk::Files), and do not count.
 #[derive(Debug)]
 pub struct Quota {
     dir: PathBuf,
     limit: AtomicU64,
-    /// For each call that takes room: the bytes that were used before it, and those it takes.
+    /// For each call that takes space: the bytes in use before it, and the bytes that it takes.
     seen: Mutex<Vec<(u64, usize)>>,
 }
 
 impl Quota {
-    /// No limit yet.
+    /// Creates a quota without a limit.
     pub fn new(dir: &Path) -> Self {
         Self {
             dir: dir.into(),
@@ -26,17 +26,17 @@ impl Quota {
         }
     }
 
-    /// From now on there are this many bytes.
+    /// Sets the limit in bytes.
     pub fn limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::SeqCst);
     }
 
-    /// Bytes that are used.
+    /// Returns the bytes in use.
     pub fn used(&self) -> u64 {
         bytes(&self.dir)
     }
 
-    /// The calls that took room so far.
+    /// Returns the calls that took space so far.
     pub fn seen(&self) -> Vec<(u64, usize)> {
         self.seen.lock().unwrap().clone()
     }
@@ -44,7 +44,7 @@ impl Quota {
 
 impl Watcher for Quota {
     fn before(&self, call: &Call<'_>) -> io::Result<usize> {
-        // A new name takes room too: at least one byte has to be free.
+        // A new name takes space too: at least one byte must be free.
         let wanted = match call {
             Call::Create(..) | Call::CreateDir(_) | Call::Link(..) => 1,
             Call::Write(_, _, bytes) if !bytes.is_empty() => bytes.len(),

@@ -1,8 +1,9 @@
-//! A recording of all that was done to a directory, and the directory as a power cut at any moment could leave it.
+//! A recording of everything that was done to a directory, and the directory as a power cut at any moment could leave
+//! it.
 //!
-//! What was synced stays. Of what was not, each write is kept, dropped, cut or turned to garbage, and each new, changed
-//! or removed name is kept or dropped, on its own: a disk may reorder all that no sync holds in order. A write whose sync
-//! failed is never made durable by a later sync, which is how Linux treats it.
+//! Whatever was synced stays. Each write that was not synced is kept, dropped, cut or turned into garbage, and each
+//! new, changed or removed name is kept or dropped, all independently: a disk may reorder everything that no sync
+//! orders. A write whose sync failed is never made durable by a later sync, which is how Linux behaves.
 
 use crate::watched::{Call, Watcher};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -95,7 +96,7 @@ pub const FATES: [Fate; 5] = [
 #[derive(Debug)]
 pub struct Recording {
     root: PathBuf,
-    /// Copies of the catalog.
+    /// The directory with copies of the catalog.
     copies: PathBuf,
     first: BTreeMap<PathBuf, Vec<u8>>,
     directories: BTreeSet<PathBuf>,
@@ -109,8 +110,8 @@ struct State {
 }
 
 impl Recording {
-    /// Begins to record what happens in a directory; what is there now is durable. Copies of the catalog are kept in
-    /// another.
+    /// Starts to record changes of a directory, whose present contents count as durable. Copies of the catalog are kept
+    /// in another directory.
     pub fn of(root: &Path, copies: &Path) -> Self {
         let mut first = BTreeMap::new();
         let mut directories = BTreeSet::new();
@@ -126,12 +127,12 @@ impl Recording {
         recording
     }
 
-    /// Notes something that was acknowledged.
+    /// Records that something was acknowledged.
     pub fn mark(&self, mark: usize) {
         self.push(Event::Mark(mark));
     }
 
-    /// Copies the catalog as it is now.
+    /// Copies the catalog in its present state.
     pub fn copy_catalog(&self) {
         let mut state = self.state.lock().unwrap();
         let nth = state.catalogs;
@@ -143,17 +144,17 @@ impl Recording {
         }
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.state.lock().unwrap().events.len()
     }
 
-    /// Whether nothing happened.
+    /// Returns `true` if nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The moments right before and right after each sync, when most and least is at stake.
+    /// Returns the moments right before and right after each sync, when the most and the least can be lost.
     pub fn sync_points(&self) -> Vec<usize> {
         let state = self.state.lock().unwrap();
         let syncs = state.events.iter().enumerate().filter(|(_, event)| {
@@ -167,7 +168,7 @@ impl Recording {
         points
     }
 
-    /// The last mark before a moment.
+    /// Returns the last mark before a moment.
     pub fn marked(&self, point: usize) -> usize {
         let state = self.state.lock().unwrap();
         let marks = state.events[..point]
@@ -180,7 +181,7 @@ impl Recording {
         marks.unwrap_or(0)
     }
 
-    /// What happened just before a moment, in words.
+    /// Describes what happened just before a moment.
     pub fn describe(&self, point: usize) -> String {
         let state = self.state.lock().unwrap();
         let last = state.events[..point].last();
@@ -270,7 +271,7 @@ impl Watcher for Recording {
             Call::Sync(file, _) => Event::Sync(file, done),
             Call::SyncDir(dir) => Event::SyncDir(path(dir), done),
             _ if !done => return,
-            // A catalog that could not be opened was put aside: its states are ours to choose.
+            // A catalog that could not be opened was moved aside, so the test may choose its state.
             Call::Rename(from, _) if path(from) == Path::new("catalog") => return,
             Call::Create(file, name) => Event::Create(file, path(name)),
             Call::Write(file, _, bytes) => Event::Write(file, bytes.to_vec()),
@@ -285,24 +286,24 @@ impl Watcher for Recording {
     }
 }
 
-/// A disk in memory: what is durable, and what is not yet.
+/// A disk in memory, with its durable and its unsynced state.
 struct Image {
     files: HashMap<u64, Content>,
-    /// Names as programs see them.
+    /// The names that programs see.
     seen: BTreeMap<PathBuf, u64>,
-    /// Names that are durable.
+    /// The names that are durable.
     durable: BTreeMap<PathBuf, u64>,
-    /// Changes of names that are not.
+    /// The changes of names that are not durable yet.
     pending: Vec<NameChange>,
 }
 
 #[derive(Default)]
 struct Content {
     durable: Vec<u8>,
-    /// Bytes as programs see them.
+    /// The length that programs see.
     len: usize,
     pending: Vec<(usize, Vec<u8>)>,
-    /// Their sync failed: nothing makes them durable any more.
+    /// Writes whose sync failed; no later sync makes them durable.
     lost: Vec<(usize, Vec<u8>)>,
 }
 
@@ -383,12 +384,12 @@ impl Image {
                     .collect();
                 assert!(
                     !inside.is_empty(),
-                    "{} was made behind the recording's back",
+                    "{} was created without being recorded",
                     from.display()
                 );
-                // A directory moves with all that is in it.
+                // A directory moves with everything in it.
                 for (path, file) in inside {
-                    let rest = path.strip_prefix(from).expect("it begins so");
+                    let rest = path.strip_prefix(from).expect("the path begins with it");
                     let come = match rest.as_os_str().is_empty() {
                         true => to.clone(),
                         false => to.join(rest),
@@ -427,7 +428,7 @@ impl Image {
         }
     }
 
-    /// The files that are found afterwards.
+    /// Returns the files that exist after the cut.
     fn cut(mut self, fate: Fate, random: &mut dyn FnMut() -> u64) -> Vec<(PathBuf, Vec<u8>)> {
         for change in &self.pending {
             let kept = match fate {
@@ -469,7 +470,7 @@ impl Image {
     }
 }
 
-/// Lays bytes over others; a gap before them is zeros.
+/// Writes bytes over others; a gap before them is filled with zeros.
 fn lay(bytes: &mut Vec<u8>, offset: usize, over: &[u8]) {
     if over.is_empty() {
         return;
@@ -502,7 +503,7 @@ fn gather(
     }
 }
 
-/// Copies a directory and all in it.
+/// Copies a directory and everything in it.
 pub fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

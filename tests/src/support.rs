@@ -1,4 +1,4 @@
-//! What the tests of the storage engine and of its faults share: small databases, and an oracle of what they should hold.
+//! What the tests of the storage engine and of its faults share: small databases, and an oracle of their contents.
 
 use mopqdb::bundle::BundleWriter;
 use mopqdb::quantizer::{TrainPq, train_opq, train_pq};
@@ -8,23 +8,23 @@ use mopqdb::{
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A small generator of numbers that are the same every time.
+/// A small generator of reproducible numbers.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Prints the seed, for whoever looks at a failure.
+    /// Creates a generator and prints the seed, so that a failure can be reproduced.
     pub fn new(seed: u64) -> Self {
         println!("seed {seed}");
         Self::quiet(seed)
     }
 
-    /// The same for one of many seeds, of which the first was printed.
+    /// Creates a generator without printing the seed, for one of many seeds.
     pub fn quiet(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
 
-    /// Any number.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -32,23 +32,23 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.bits() >> 11) as usize % n
     }
 
-    /// A number from -0.5 to 0.5.
+    /// Returns a number from -0.5 to 0.5.
     pub fn unit(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1 << 24) as f32 - 0.5
     }
 
-    /// A vector of such numbers.
+    /// Returns a vector of such numbers.
     pub fn vector(&mut self, dim: usize) -> Vec<f32> {
         (0..dim).map(|_| self.unit()).collect()
     }
 }
 
-/// Options that seal early, so that a few rows make several segments, and do nothing unasked.
+/// Returns options that seal early, so that a few rows make several segments, and that disable automatic work.
 pub fn small() -> Options {
     Options::default()
         .threads(2)
@@ -57,12 +57,12 @@ pub fn small() -> Options {
         .auto_compact(false)
 }
 
-/// A new database of vectors, with [`small`] options.
+/// Creates a database of vectors, with [`small`] options.
 pub fn vectors(dir: &Path, dim: usize, metric: Metric) -> Database {
     Database::create(dir, &CreateOptions::vectors(dim, metric), small()).unwrap()
 }
 
-/// A bundle of codebooks trained on these vectors.
+/// Returns a bundle of codebooks trained on these vectors.
 pub fn codebooks(
     dir: &Path,
     vectors: &[f32],
@@ -90,16 +90,16 @@ pub fn codebooks(
         .unwrap()
 }
 
-/// What a database should hold, kept the obvious way: key to (order of insertion, vector).
+/// The expected contents of a database, in the simplest form.
 #[derive(Debug, Clone, Default)]
 pub struct Oracle {
-    /// Order of insertion and vector, by key.
+    /// The order of insertion and the vector of each key.
     pub rows: BTreeMap<String, (u64, Vec<f32>)>,
     next: u64,
 }
 
 impl Oracle {
-    /// Inserts or replaces; a row that is there already keeps its place.
+    /// Inserts or replaces a row; a row that is equal already keeps its place.
     pub fn put(&mut self, key: &str, vector: Vec<f32>) {
         if self.rows.get(key).is_some_and(|(_, old)| *old == vector) {
             return;
@@ -113,7 +113,7 @@ impl Oracle {
         self.rows.remove(key).is_some()
     }
 
-    /// The k best keys, by a plain scan: under the bundle's codes if there is one.
+    /// Returns the k best keys by a plain scan, under the bundle's codes if there is a bundle.
     pub fn query(
         &self,
         query: &[f32],
@@ -143,7 +143,7 @@ impl Oracle {
             .collect()
     }
 
-    /// Sees that a database answers as this does, in every way of searching.
+    /// Checks that a database gives the same results as this oracle in every search mode.
     pub fn check(
         &self,
         snapshot: &Snapshot,
@@ -163,14 +163,14 @@ impl Oracle {
                 }
                 let expected = self.query(query, k, metric, None);
                 let exact_hits = ask(Search::Exact).unwrap();
-                // Exact scores are summed in another order than here: equal up to rounding.
+                // Exact scores are summed in another order than here, so they are equal up to rounding.
                 assert_eq!(exact_hits.len(), expected.len(), "k {k}");
                 for (hit, (_, score)) in exact_hits.iter().zip(&expected) {
                     assert!((hit.score - score).abs() < 1e-5, "k {k}: {hit:?} {score}");
                     let own = exact(query, &self.rows[&hit.key].1, metric);
                     assert!((hit.score - own).abs() < 1e-5, "k {k}: {hit:?} {own}");
                 }
-                // Where all rows are candidates, their codes no longer matter.
+                // If all rows are candidates, their codes do not matter.
                 if bundle.is_none() || self.rows.len() <= QueryOptions::default_candidates(k) {
                     assert_eq!(ask(Search::Auto).unwrap(), exact_hits, "k {k}");
                 }
@@ -187,12 +187,12 @@ fn exact(query: &[f32], vector: &[f32], metric: Metric) -> f32 {
     }
 }
 
-/// A row with a vector.
+/// Returns a row with a vector.
 pub fn put(key: &str, vector: &[f32]) -> Row {
     Row::vector(key, vector.to_vec())
 }
 
-/// Keys of the hits.
+/// Returns the keys of the hits.
 pub fn keys(hits: &[Hit]) -> Vec<&str> {
     hits.iter().map(|hit| hit.key.as_str()).collect()
 }

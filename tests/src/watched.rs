@@ -1,4 +1,4 @@
-//! A disk that somebody watches: each call is shown before it happens, when it can be failed or held up, and after.
+//! A disk with a watcher: each call is shown to it before it happens, when it can be failed or delayed, and after.
 
 use mopqdb::testing::disk::Mapping;
 use mopqdb::testing::disk::{Disk, Files, NewFile, OpenFile, Storage};
@@ -7,35 +7,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One thing that the engine asks of the disk.
+/// A call of the engine to the disk.
 #[derive(Debug, Clone, Copy)]
 pub enum Call<'a> {
-    /// A new file; the number tells it from all others, whatever it is named later.
+    /// Creates a file. The number identifies the file, whatever it is named later.
     Create(u64, &'a Path),
-    /// Bytes at the end of a file.
+    /// Appends bytes to a file.
     Write(u64, &'a Path, &'a [u8]),
-    /// A file made durable.
+    /// Syncs a file.
     Sync(u64, &'a Path),
-    /// A file that has the permission to write taken away.
+    /// Makes a file read-only.
     ReadOnly(u64, &'a Path),
-    /// A file that gets another name.
+    /// Renames a file.
     Rename(&'a Path, &'a Path),
-    /// A file that gets a second name.
+    /// Gives a file a second name.
     Link(&'a Path, &'a Path),
-    /// A name that goes.
+    /// Removes a name.
     Remove(&'a Path),
-    /// A directory that goes, and all in it.
+    /// Removes a directory and everything in it.
     RemoveDir(&'a Path),
-    /// A new directory.
+    /// Creates a directory.
     CreateDir(&'a Path),
-    /// Names made durable.
+    /// Syncs the names in a directory.
     SyncDir(&'a Path),
-    /// Anything that changes nothing.
+    /// Any call that changes nothing.
     Look(&'a Path),
 }
 
 impl Call<'_> {
-    /// The file or directory concerned; of a rename, the new name.
+    /// Returns the file or directory concerned; for a rename, the new name.
     pub fn path(&self) -> &Path {
         match *self {
             Self::Create(_, path)
@@ -52,7 +52,7 @@ impl Call<'_> {
         }
     }
 
-    /// How many bytes it writes.
+    /// Returns how many bytes it writes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Write(_, _, bytes) => bytes.len(),
@@ -60,25 +60,25 @@ impl Call<'_> {
         }
     }
 
-    /// Whether it makes something durable.
+    /// Returns `true` if it makes something durable.
     pub fn syncs(&self) -> bool {
         matches!(self, Self::Sync(..) | Self::SyncDir(_))
     }
 }
 
-/// Who watches.
+/// Observes calls to the disk.
 pub trait Watcher: Send + Sync + std::fmt::Debug {
-    /// Called before; an error fails the call, which then never reaches the disk. Of a write, how many of its bytes
-    /// reach it.
+    /// Called before a call. An error fails the call, which then never reaches the disk. For a write, returns how many
+    /// of its bytes reach the disk.
     fn before(&self, call: &Call<'_>) -> io::Result<usize> {
         Ok(call.bytes())
     }
 
-    /// Called after, with whether it went well.
+    /// Called after a call, with whether it succeeded.
     fn after(&self, _call: &Call<'_>, _done: bool) {}
 }
 
-/// The real disk, watched.
+/// The real disk with a watcher.
 #[derive(Debug)]
 pub struct Watched {
     disk: Disk,
@@ -87,7 +87,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// A disk with its watcher.
+    /// Returns a disk with this watcher.
     pub fn disk(watcher: Arc<dyn Watcher>) -> Arc<dyn Files> {
         Arc::new(Self {
             disk: Disk::default(),
@@ -176,7 +176,7 @@ impl Write for WatchedFile {
             .watcher
             .before(&call)
             .and_then(|len| self.file.write(&bytes[..len]));
-        // Only what reached the disk is shown.
+        // Only the bytes that reached the disk are shown.
         let reached = &bytes[..*written.as_ref().unwrap_or(&0)];
         let call = Call::Write(self.id, &self.path, reached);
         self.watcher.after(&call, written.is_ok());

@@ -1,5 +1,5 @@
-//! The publish step, and the retiring of files that somebody may still read, under a scheduler that chooses the order
-//! of threads: shuttle runs all of them on one, and switches where they meet (a lock) or touch the disk.
+//! Publishing, and the retiring of files that are still being read, under a scheduler that chooses the order of
+//! threads: shuttle runs all of them on one, and switches where they synchronise (on a lock) or access the disk.
 //!
 //! A schedule that fails is printed, and can be run again with `shuttle::replay`.
 
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What [`versions`] is made of here.
+/// The synchronisation primitives of [`versions`] here.
 mod sync {
     pub use shuttle::sync::{Arc, RwLock};
 }
@@ -30,7 +30,7 @@ fn torture() -> bool {
     std::env::var_os("MOPQDB_TORTURE").is_some_and(|value| value != "0")
 }
 
-/// Random orders, then orders with few switches at unlikely places.
+/// Runs random orders, then orders with few switches at unlikely places.
 fn in_many_orders(runs: usize, what: &str, body: impl Fn() + Send + Sync + 'static) {
     let body = Arc::new(body);
     let seed = 0x5eed;
@@ -49,7 +49,7 @@ fn in_many_orders(runs: usize, what: &str, body: impl Fn() + Send + Sync + 'stat
     println!("\nFAULTS {} orders of threads: {what}", 2 * runs);
 }
 
-/// A version that asks for the newest one as it goes: whoever drops it under the lock waits for himself.
+/// A version that asks for the newest one when it is dropped: dropping it under the lock is a deadlock.
 struct Version {
     number: u64,
     home: std::sync::Weak<versions::Versions<Version>>,
@@ -58,13 +58,16 @@ struct Version {
 impl Drop for Version {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
-            assert!(home.current().number > self.number, "the newest one goes");
+            assert!(
+                home.current().number > self.number,
+                "the newest version was dropped"
+            );
         }
     }
 }
 
 #[test]
-fn whoever_asks_gets_the_version_published_last_or_a_newer_one() {
+fn readers_get_the_last_published_version_or_a_newer_one() {
     let what = "no older version was seen";
     in_many_orders(if torture() { 20_000 } else { 1_000 }, what, || {
         let versions = Arc::new_cyclic(|home| {
@@ -100,7 +103,7 @@ fn whoever_asks_gets_the_version_published_last_or_a_newer_one() {
 }
 
 thread_local! {
-    /// Whether this thread of the operating system is the one that shuttle runs its threads on.
+    /// Whether this is the operating system's thread on which shuttle runs its threads.
     static SCHEDULED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -112,7 +115,7 @@ fn give_way() {
     }
 }
 
-/// Every call to the disk is a place where another thread may come first.
+/// Makes every call to the disk a point where another thread may run first.
 #[derive(Debug)]
 struct Switching(Arc<AtomicU64>);
 
@@ -172,12 +175,15 @@ fn template(dir: &Path) -> ModelId {
     bundle.model_id()
 }
 
-/// The round of each pair, both halves the same, as queries find them.
+/// Returns the round of each pair, equal in both halves, as queries find them.
 fn rounds(snapshot: &Snapshot) -> [u64; PAIRS] {
     let hits = snapshot.query(&[1.0; DIM][..], 100).unwrap();
     let mut found = [[None; 2]; PAIRS];
     for hit in &hits {
-        let row = snapshot.get(&hit.key).unwrap().expect("what was found");
+        let row = snapshot
+            .get(&hit.key)
+            .unwrap()
+            .expect("a row that was found exists");
         let Value::Vector(vector) = row.value else {
             panic!("a vector")
         };
@@ -194,7 +200,7 @@ fn rounds(snapshot: &Snapshot) -> [u64; PAIRS] {
 
 struct Shared {
     acknowledged: [AtomicU64; PAIRS],
-    /// Threads that write.
+    /// The number of threads that write.
     writing: AtomicU64,
 }
 
@@ -203,7 +209,7 @@ impl Shared {
         [0, 1, 2].map(|n| self.acknowledged[n].load(Ordering::SeqCst))
     }
 
-    /// Whether somebody still writes. Gives way: whoever only looks must not keep others from it.
+    /// Returns `true` while any thread writes. Yields, so that threads that only read do not keep others from running.
     fn goes_on(&self) -> bool {
         thread::yield_now();
         self.writing.load(Ordering::SeqCst) > 0
@@ -213,7 +219,7 @@ impl Shared {
         self.writing.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A snapshot holds at least what was acknowledged before it was asked for.
+    /// Checks that a snapshot holds at least what was acknowledged before it was taken.
     fn check(&self, take: impl FnOnce() -> Arc<Snapshot>) -> Arc<Snapshot> {
         let least = self.least();
         let snapshot = take();
@@ -230,7 +236,7 @@ impl Shared {
 }
 
 #[test]
-fn readers_are_whole_and_fresh_in_every_order_of_insert_seal_compact_and_rebuild() {
+fn readers_are_complete_and_current_in_every_order_of_insert_seal_compact_and_rebuild() {
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() {
         memory
@@ -241,7 +247,7 @@ fn readers_are_whole_and_fresh_in_every_order_of_insert_seal_compact_and_rebuild
     let model = template(dir.path());
     mopqdb::testing::take_turns(give_way);
     let home = dir.path().to_owned();
-    let what = "readers whole and fresh, old snapshots unchanged";
+    let what = "readers complete and current, old snapshots unchanged";
     in_many_orders(if torture() { 3_000 } else { 100 }, what, move || {
         SCHEDULED.set(true);
         run(&home, model);
@@ -299,7 +305,7 @@ fn run(home: &Path, model: ModelId) {
         }));
     }
     {
-        // As other processes would: they know the files alone. One goes on from what it has, one begins anew each time.
+        // These work like other processes, which know only the files. One refreshes, the other opens again each time.
         let (shared, path) = (Arc::clone(&shared), path.clone());
         let open = move || Reader::open_on(files.clone(), &path, options()).unwrap();
         let anew = (Arc::clone(&shared), open.clone());

@@ -1,16 +1,16 @@
-//! The rooms of the engine use each other in one direction only, and there are few enough to be seen at once.
+//! The top-level modules of the engine depend on each other in one direction only, and there are few of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Entries of `engine/src`.
+/// The maximum number of entries in `engine/src`.
 const MOST_ENTRIES: usize = 30;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src")
 }
 
-/// Every source file, with the room that it is in: the first part of its path.
+/// Returns every source file with its top-level module, which is the first part of its path.
 fn sources(dir: &Path, room: Option<&str>, found: &mut Vec<(String, PathBuf)>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -26,7 +26,7 @@ fn sources(dir: &Path, room: Option<&str>, found: &mut Vec<(String, PathBuf)>) {
     }
 }
 
-/// The code of a file without its comments and without the tests at its end.
+/// Returns the code of a file without its comments and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let end = text
@@ -41,7 +41,7 @@ fn code(path: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The names that follow `crate::` in a file, those in braces too.
+/// Returns the names that follow `crate::` in a file, including those in braces.
 fn names(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
@@ -75,7 +75,7 @@ fn names(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// Which rooms each room uses. A name that the crate's root passes on counts as its room.
+/// Returns which modules each module uses. A name that the crate's root re-exports counts as its module.
 fn uses() -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
     sources(&root(), None, &mut files);
@@ -106,7 +106,7 @@ fn uses() -> BTreeMap<String, BTreeSet<String>> {
     uses
 }
 
-/// A way from a room back to itself.
+/// Returns a path from a module back to itself.
 fn cycle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     fn walk<'u>(
         room: &'u str,
@@ -137,7 +137,7 @@ fn cycle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 }
 
 #[test]
-fn no_room_of_the_engine_is_used_by_what_it_uses() {
+fn modules_of_the_engine_have_no_cycles() {
     let uses = uses();
     assert!(uses["query"].contains("snapshot"), "{uses:?}");
     assert!(uses["database"].contains("write"), "{uses:?}");
@@ -147,7 +147,7 @@ fn no_room_of_the_engine_is_used_by_what_it_uses() {
 }
 
 #[test]
-fn leaves_use_nothing_but_errors_ids_and_threads() {
+fn leaf_modules_use_only_errors_ids_and_threads() {
     let uses = uses();
     for (leaf, allowed) in [
         ("disk", &["error", "ids", "threads"][..]),
@@ -163,7 +163,7 @@ fn leaves_use_nothing_but_errors_ids_and_threads() {
 }
 
 #[test]
-fn the_engine_is_seen_at_once() {
+fn the_engine_has_few_top_level_entries() {
     let entries = std::fs::read_dir(root()).unwrap().count();
     assert!(entries <= MOST_ENTRIES, "{entries} entries in engine/src");
 }

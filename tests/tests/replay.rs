@@ -1,4 +1,4 @@
-//! What fuzzing found stays found: each target runs over its corpus, and over seeded mutations of it.
+//! Inputs that fuzzing found stay fixed: each target runs its corpus, and seeded mutations of it.
 
 use mopqdb_tests::hostile::TARGETS;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn every_target_survives_its_corpus_and_mutations_of_it() {
     for (name, target) in TARGETS {
         let seeds = seeds(name);
         assert!(!seeds.is_empty(), "{name} has no corpus");
-        // A database a run is slow; bytes are fast.
+        // A run on a database is slow; runs on bytes are fast.
         let mutations = if name == "operations" { 4 } else { 200 };
         for (path, bytes) in &seeds {
             println!("{}", path.display());
@@ -121,7 +121,7 @@ fn write_the_seeds() {
             };
             let bytes = read(&file);
             put(target, &name, &bytes);
-            // Behind the headers, for the half of these targets that makes its own.
+            // Behind the headers, for the targets that add their own.
             match target {
                 "record" => put(target, &format!("{name}.body"), &bytes[64..]),
                 "log" => put(target, &format!("{name}.batch"), &bytes[96..]),

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where the operating system is asked itself, and why.
+/// The files that call the operating system directly, and why.
 const EXCEPT: [(&str, &str); 2] = [
-    ("disk/files.rs", "it is what the others go through"),
+    ("disk/files.rs", "all other files call it"),
     ("disk/lock.rs", "the text of a lock is for people"),
 ];
 
@@ -37,7 +37,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn nothing_in_the_engine_writes_past_files() {
+fn every_write_of_the_engine_goes_through_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
     let mut paths = Vec::new();
     sources(&root, &mut paths);
@@ -45,7 +45,7 @@ fn nothing_in_the_engine_writes_past_files() {
     for path in paths {
         let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        // Tests stand last in their file.
+        // Tests are at the end of their file.
         let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
         let writes = code.lines().enumerate().filter(|(_, line)| {
             !line.trim_start().starts_with("//") && WRITES.iter().any(|call| line.contains(call))
@@ -60,5 +60,5 @@ fn nothing_in_the_engine_writes_past_files() {
         }
     }
     assert_eq!(past, [""; 0]);
-    assert_eq!(excepted, [true; 2], "an exception that is none any more");
+    assert_eq!(excepted, [true; 2], "an exception that is no longer needed");
 }

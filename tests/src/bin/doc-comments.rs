@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let most = arguments
         .next()
         .map_or(Ok(12_000), |n| n.parse())
-        .context("MOST is a number")?;
+        .context("MOST must be a number")?;
     let (found, crates) = collect(&lock, most)?;
     fs::create_dir_all(&out)?;
     let mut rows = String::new();
@@ -44,11 +44,9 @@ fn main() -> Result<()> {
         fs::write(out.join(format!("{name}.tsv")), lines)?;
     }
     fs::write(out.join("rows.jsonl"), rows)?;
-    println!("{total} doc comments of {crates} crates");
+    println!("{total} doc comments from {crates} crates");
     if total < 10_000 {
-        println!(
-            "(fewer than the 10,000 that figures were taken on: the registry holds few sources)"
-        );
+        println!("(published figures used at least 9,000: the registry has few sources)");
     }
     Ok(())
 }

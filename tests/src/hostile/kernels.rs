@@ -1,4 +1,4 @@
-//! Every kernel of this CPU against plain arithmetic, on shapes, values and deletions that the bytes choose.
+//! Every kernel of this CPU compared with plain arithmetic, on shapes, values and deletions that the bytes choose.
 
 use mopqdb::Metric;
 use mopqdb::StoredRef;
@@ -7,7 +7,7 @@ use mopqdb::testing::kernel::Kernel;
 use mopqdb::testing::scan::{BlockSource, Found, Scanner, VectorSource};
 use std::ops::Range;
 
-/// Bytes as a source of choices; zeros when they are at their end.
+/// Bytes as a source of choices; zeros after their end.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -21,7 +21,7 @@ impl Choices<'_> {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % n
     }
 
-    /// Small numbers that tie, any finite or infinite number, or NaN.
+    /// Returns a small number that often ties, any finite or infinite number, or NaN.
     fn value(&mut self) -> f32 {
         match self.byte() {
             kind @ 0..224 => (f32::from(kind) - 112.0) / 8.0,
@@ -40,7 +40,7 @@ impl Choices<'_> {
         (0..n).map(|_| self.value()).collect()
     }
 
-    /// Which rows count, or all.
+    /// Returns a mask of live rows, or `None` for all.
     fn live(&mut self, rows: usize) -> Option<Vec<u64>> {
         (self.byte() % 2 == 1).then(|| {
             let word =
@@ -100,7 +100,7 @@ fn scanners() -> Vec<Scanner> {
         .collect()
 }
 
-/// Score bits and row of each.
+/// Returns the score's bits and the row of each result.
 fn bits(found: &[Vec<Found>]) -> Vec<Vec<(u32, u32)>> {
     let one = |found: &Vec<Found>| found.iter().map(|f| (f.score.to_bits(), f.row)).collect();
     found.iter().map(one).collect()
@@ -110,7 +110,7 @@ fn is_live(live: Option<&[u64]>, row: usize) -> bool {
     live.is_none_or(|words| words[row / 64] >> (row % 64) & 1 == 1)
 }
 
-/// Codes, tables and whole vectors.
+/// Codes, tables and full-precision vectors.
 pub fn kernels(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     match choices.byte() % 3 {
@@ -120,9 +120,9 @@ pub fn kernels(bytes: &[u8]) {
     }
 }
 
-/// The scan over codes is a plain sum and a sort, bit for bit, on every kernel, over one source or several. Many rows grow
-/// from few bytes: each is a copy of an earlier one with some codes changed, so that scores tie; and they may come in the
-/// order of their scores, so that samples mislead.
+/// The scan over codes equals a plain sum and a sort, bit for bit, on every kernel, over one source or several. A few
+/// bytes generate many rows: each is a copy of an earlier one with some codes changed, so that scores tie. Rows may be
+/// in the order of their scores, so that samples mislead the scan.
 fn codes(choices: &mut Choices<'_>) {
     let shape = CodeShape::new(1 + choices.below(24), 2 + choices.below(255)).unwrap();
     let (subspaces, codewords) = (shape.subspaces(), shape.codewords());
@@ -130,7 +130,7 @@ fn codes(choices: &mut Choices<'_>) {
     let sizes: Vec<usize> = (0..1 + choices.below(3))
         .map(|_| choices.below(2500))
         .collect();
-    // Before the table, which may take all the bytes there are.
+    // Chosen before the table, which may use up all bytes.
     let (mut state, order) = (1 + choices.below(65_535) as u64, choices.byte() % 3);
     let tame = !choices.byte().is_multiple_of(4);
     let mut given = choices.values(subspaces * codewords);
@@ -140,7 +140,7 @@ fn codes(choices: &mut Choices<'_>) {
     }
     // A query that is not finite is refused when its table is made.
     let Ok(table) = LookupTable::new(shape, &given) else {
-        assert!(!tame, "all entries are finite, and small");
+        assert!(!tame, "all entries are finite and small");
         return;
     };
     let mut below = |n: usize| {
@@ -192,7 +192,7 @@ fn codes(choices: &mut Choices<'_>) {
         b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)))
     };
     expected.sort_by(best_first);
-    // Rows that tie with the k-th best are all candidates, up to k a source: the first k of them are these.
+    // All rows that tie with the k-th best are candidates, up to k per source. These are the first k of them.
     expected.truncate(k);
     for kernel in Kernel::available() {
         let scanner = Scanner::with_kernel(kernel, threads);
@@ -215,7 +215,7 @@ fn vectors(choices: &mut Choices<'_>) {
     let metric = [Metric::Ip, Metric::L2, Metric::Cosine][choices.below(3)];
     let live = choices.live(rows);
     let query = choices.values(dim);
-    // What is stored was checked when it was inserted.
+    // Stored vectors were checked when they were inserted.
     let values: Vec<f32> = (choices.values(rows * dim).into_iter())
         .map(|x| if x.is_finite() { x } else { 1.0 })
         .collect();
@@ -227,7 +227,7 @@ fn vectors(choices: &mut Choices<'_>) {
         block_bytes: 0,
         values: &values,
     };
-    // What a database takes, for a row or a query.
+    // The values that a database accepts for a row or a query.
     let is_small = |x: &[f32]| x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() <= 1e37;
     let small = is_small(&query) && values.chunks_exact(dim).all(is_small);
     let mut answers = scanners().into_iter().map(|scanner| {
@@ -240,7 +240,7 @@ fn vectors(choices: &mut Choices<'_>) {
         );
         (scanner.kernel(), found.ok().map(|found| bits(&found)))
     });
-    let (_, first) = answers.next().expect("scalar is always there");
+    let (_, first) = answers.next().expect("there is always a scalar kernel");
     let alive = (0..rows)
         .filter(|&row| is_live(live.as_deref(), row))
         .count();
@@ -252,7 +252,7 @@ fn vectors(choices: &mut Choices<'_>) {
     }
 }
 
-/// Codes and tables are the same on every kernel, or refused by all.
+/// Codes and tables are the same on every kernel, or all kernels refuse them.
 fn quantizers(choices: &mut Choices<'_>) {
     let shape = CodeShape::new(1 + choices.below(6), 2 + choices.below(40)).unwrap();
     let sub_dim = 1 + choices.below(9);

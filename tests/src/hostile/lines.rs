@@ -6,7 +6,7 @@ use mopqdb_cli::rows::pairs::{Columns, groups};
 use mopqdb_cli::rows::{Fields, Format, Input, KeyFile, Lines, Source, open};
 use std::io::BufReader;
 
-/// A file of rows or of pairs: the first byte says as what it is read.
+/// A file of rows or pairs: the first byte selects the format.
 pub fn lines(bytes: &[u8]) {
     let Some((&kind, bytes)) = bytes.split_first() else {
         return;
@@ -44,7 +44,7 @@ fn rows(input: &Input, bytes: &[u8]) {
     let newlines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
     let mut reader = open(input, false, &Fields::default()).unwrap();
     let (mut read, mut bad) = (0, 0);
-    // Compressed bytes may be damaged, and hold more than they are.
+    // Compressed bytes may be damaged, and may expand to more.
     let compressed = matches!(
         bytes,
         [0x1f, 0x8b, ..] | [0x28, 0xb5, ..] | [0x50..=0x5f, 0x2a, ..]
@@ -54,14 +54,14 @@ fn rows(input: &Input, bytes: &[u8]) {
             Ok(Some(row)) => row,
             Ok(None) => break,
             Err(error) => {
-                assert!(compressed, "the file is there: {error:#}");
+                assert!(compressed, "the file exists: {error:#}");
                 return;
             }
         };
         match row {
             Ok(row) => {
                 read += 1;
-                // What is let through is what the engine takes.
+                // The engine accepts every row that the reader accepts.
                 assert!(!row.row.key.is_empty() && row.row.key.len() <= mopqdb::MAX_KEY);
                 match &row.row.value {
                     Value::Text(text) => assert!(compressed || text.len() <= bytes.len()),
@@ -80,7 +80,7 @@ fn rows(input: &Input, bytes: &[u8]) {
         compressed || read + bad <= newlines + 1,
         "one row per line at most"
     );
-    // Under a small cap the lines that are too long are said, and the others are the same.
+    // With a low limit, lines that are too long are reported, and the others are the same.
     let source = BufReader::with_capacity(7, std::io::Cursor::new(bytes.to_vec()));
     let mut capped = Lines::with_longest("rows", Box::new(source), 16);
     let mut seen = 0;

@@ -1,5 +1,5 @@
-//! A backup that is killed, fails, loses power or fills the disk at any step leaves a whole copy, or something that the
-//! next backup recognises and starts over. Until then nobody takes it for a database.
+//! A backup that is killed, fails, loses power or fills the disk at any step leaves a complete copy, or something that
+//! the next backup recognises and starts over. Until then no one can open it as a database.
 
 use crate::creating::{Quiet, Stopping, kill_when_it_stops};
 use crate::flips::{answers, files, sample};
@@ -29,7 +29,7 @@ fn source(models: &Models, path: &Path) -> World {
     world
 }
 
-/// What a copy must have, byte for byte: all but manifests of old versions, locks and caches.
+/// Returns what a copy must contain byte for byte: everything except manifests of old versions, locks and caches.
 fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let newest = files(path)
         .into_iter()
@@ -44,8 +44,9 @@ fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     newest
 }
 
-/// Sees that an unfinished copy is refused in words, then copies until it is whole. Returns whether it was unfinished.
-fn expect_a_way_on(from: &Path, world: &World, models: &Models, copy: &Path) -> bool {
+/// Checks that an unfinished copy is refused with a message, then copies until it is complete. Returns whether it was
+/// unfinished.
+fn expect_recovery(from: &Path, world: &World, models: &Models, copy: &Path) -> bool {
     let wanted = contents(from);
     let unfinished = copy.join("COPYING").exists() && Reader::open(copy, options()).is_err();
     if unfinished {
@@ -61,7 +62,7 @@ fn expect_a_way_on(from: &Path, world: &World, models: &Models, copy: &Path) -> 
                 "{said}"
             );
         }
-        // What `insert` would do with a directory in which a creation was stopped.
+        // Does what `insert` would do with a directory in which a creation was stopped.
         assert!(!Database::is_vacant(copy).unwrap());
         let new = CreateOptions::vectors(DIM, mopqdb::Metric::Ip);
         let error = Database::create(copy, &new, options()).unwrap_err();
@@ -91,7 +92,7 @@ fn expect_a_way_on(from: &Path, world: &World, models: &Models, copy: &Path) -> 
     unfinished
 }
 
-/// What the child does. Under `cargo test` it does nothing.
+/// The child process. Under `cargo test` it does nothing.
 #[test]
 fn child() {
     let Ok(from) = std::env::var("MOPQDB_BACKUP_FROM") else {
@@ -121,7 +122,8 @@ fn a_backup_killed_at_any_call_to_the_disk_is_finished_by_the_next() {
     let from = dir.path().join("db");
     let world = source(&models, &from);
     let (mut kills, mut unfinished) = (0, 0);
-    // All of them in the long run; here every fourth, and all those near the end, where the manifest is.
+    // The long run tries every call. The short one tries every fourth, and all near the end, where the manifest is
+    // written.
     let mut nth = 1;
     loop {
         let copy = dir.path().join(format!("copy-{nth}"));
@@ -130,7 +132,7 @@ fn a_backup_killed_at_any_call_to_the_disk_is_finished_by_the_next() {
             break;
         }
         let _case = Case(format!("killed at call {nth}: {said}"));
-        unfinished += usize::from(expect_a_way_on(&from, &world, &models, &copy));
+        unfinished += usize::from(expect_recovery(&from, &world, &models, &copy));
         kills += 1;
         std::fs::remove_dir_all(&copy).unwrap();
         nth += if torture() || said.contains("MANIFEST") || said.contains("COPYING") {
@@ -143,7 +145,10 @@ fn a_backup_killed_at_any_call_to_the_disk_is_finished_by_the_next() {
         0 < unfinished && unfinished < kills,
         "{unfinished} of {kills}"
     );
-    report(kills, "kills during backup, each followed by a whole copy");
+    report(
+        kills,
+        "kills during backup, each followed by a complete copy",
+    );
 }
 
 #[test]
@@ -162,14 +167,14 @@ fn a_backup_killed_twice_is_finished_by_the_third() {
             Err(_) => kill_at(&from, &copy, nth),
         });
         let _case = Case(format!("killed at calls {first} and {second}: {said:?}"));
-        expect_a_way_on(&from, &world, &models, &copy);
+        expect_recovery(&from, &world, &models, &copy);
         std::fs::remove_dir_all(&copy).unwrap();
     }
     report(2 * kills, "kills, two for each backup");
 }
 
 #[test]
-fn whichever_call_fails_a_backup_can_be_repeated() {
+fn a_backup_can_be_repeated_after_any_failed_call() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let from = dir.path().join("db");
@@ -193,7 +198,7 @@ fn whichever_call_fails_a_backup_can_be_repeated() {
             if let Err(e) = &done {
                 assert!(matches!(e, Error::Io { .. }), "{e}");
             }
-            expect_a_way_on(&from, &world, &models, &copy);
+            expect_recovery(&from, &world, &models, &copy);
             std::fs::remove_dir_all(&copy).unwrap();
             tried += 1;
         }
@@ -203,7 +208,7 @@ fn whichever_call_fails_a_backup_can_be_repeated() {
 }
 
 #[test]
-fn a_power_cut_during_backup_leaves_a_copy_or_room_for_one() {
+fn a_power_cut_during_backup_leaves_a_copy_or_allows_another() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let from = dir.path().join("db");
@@ -234,14 +239,14 @@ fn a_power_cut_during_backup_leaves_a_copy_or_room_for_one() {
                     dest
                 };
                 let mut dest = cut(CatalogState::Absent);
-                // sled begins once the marker is durable. In a whole copy its state is that of another test.
+                // sled starts once the marker is durable. In a complete copy another test covers its state.
                 let whole = Reader::open(dest.path(), options()).is_ok();
                 if dest.path().join("COPYING").exists() && !whole {
                     dest = cut(catalog);
                 } else if whole {
                     dest = cut(CatalogState::Now);
                 }
-                unfinished += usize::from(expect_a_way_on(&from, &world, &models, dest.path()));
+                unfinished += usize::from(expect_recovery(&from, &world, &models, dest.path()));
                 tried += 1;
             }
         }
@@ -254,7 +259,7 @@ fn a_power_cut_during_backup_leaves_a_copy_or_room_for_one() {
 }
 
 #[test]
-fn a_backup_to_a_full_disk_gives_the_room_back_and_succeeds_once_there_is_enough() {
+fn a_backup_to_a_full_disk_frees_its_space_and_succeeds_once_there_is_enough() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let from = dir.path().join("db");
@@ -274,11 +279,11 @@ fn a_backup_to_a_full_disk_gives_the_room_back_and_succeeds_once_there_is_enough
     assert_eq!(left, 0, "{:?}", files(&copy));
     std::fs::remove_file(&filler).unwrap();
     assert!(mounted.remount("size=8m"));
-    assert!(expect_a_way_on(&from, &world, &models, &copy));
+    assert!(expect_recovery(&from, &world, &models, &copy));
 }
 
 #[test]
-fn files_of_others_in_an_unfinished_copy_stay() {
+fn unrelated_files_in_an_unfinished_copy_stay() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let from = dir.path().join("db");

@@ -1,4 +1,4 @@
-//! Things at their ends: thousands of segments, every byte, clocks that go backwards, several file systems.
+//! Extreme cases: thousands of segments, every byte, clocks that go backwards, several file systems.
 
 use crate::encoders::{runtime, tiny};
 use crate::world::{DIM, METRIC, Models, Step, World, options};
@@ -55,13 +55,14 @@ fn thousands_of_tiny_segments_are_written_read_and_merged() {
     );
     let snapshot = db.snapshot();
     (world.oracle).check(&snapshot, &queries, METRIC, None);
-    // The one who holds on to all of them still can.
+    // A snapshot of all of them still works.
     assert_eq!(reader.snapshot().rows(), segments as u64);
     assert!(reader.refresh().unwrap());
     assert_eq!(reader.snapshot().rows(), segments as u64 - 2);
 }
 
-/// Every character whose UTF-8 has a byte that no earlier one has, so that all 243 that UTF-8 has are there, and odd ones.
+/// Returns every character whose UTF-8 has a byte that no earlier one has, so that all 243 bytes of UTF-8 occur, and
+/// unusual strings.
 fn odd_strings() -> Vec<String> {
     let mut chars: Vec<char> = (0..=0x7fu8).map(char::from).collect();
     let mut seen = [false; 256];
@@ -77,7 +78,11 @@ fn odd_strings() -> Vec<String> {
     }
     let all: String = chars.iter().collect();
     let bytes: std::collections::BTreeSet<u8> = all.bytes().collect();
-    assert_eq!(bytes.len(), 256 - 13, "C0, C1 and F5 to FF are in no UTF-8");
+    assert_eq!(
+        bytes.len(),
+        256 - 13,
+        "C0, C1 and F5 to FF do not occur in UTF-8"
+    );
     let mut strings: Vec<String> = chars.iter().map(char::to_string).collect();
     strings.extend(chars.windows(3).map(|three| three.iter().collect()));
     strings.extend(["\0\0".into(), "../../etc".into(), "\u{feff}".into(), all]);
@@ -88,7 +93,7 @@ fn odd_strings() -> Vec<String> {
 }
 
 #[test]
-fn keys_of_every_byte_come_back_as_they_were() {
+fn keys_with_every_byte_are_returned_unchanged() {
     let strings = odd_strings();
     let dir = scratch();
     let path = dir.path().join("db");
@@ -128,7 +133,7 @@ fn keys_of_every_byte_come_back_as_they_were() {
 }
 
 #[test]
-fn texts_of_every_byte_come_back_as_they_were() {
+fn texts_with_every_byte_are_returned_unchanged() {
     if !runtime() {
         return;
     }
@@ -160,7 +165,7 @@ fn texts_of_every_byte_come_back_as_they_were() {
     }
 }
 
-/// Whatever the clock says when they come, the model registered last is the one that a rebuild takes.
+/// A rebuild uses the model registered last, whatever the clock said at the time.
 #[test]
 fn a_clock_that_goes_backwards_changes_nothing() {
     let dir = scratch();
@@ -169,7 +174,7 @@ fn a_clock_that_goes_backwards_changes_nothing() {
     let new = CreateOptions::vectors(DIM, METRIC);
     let db = Database::create(&path, &new, options()).unwrap();
     let ids = [0, 1].map(|n| mopqdb::register_model(&path, &models.0[n]).unwrap());
-    // As if the second had come when the clock stood years before the first; every file of the database too.
+    // The second model has an older time than the first, and so have all files of the database.
     let set = |path: &std::path::Path, time: SystemTime| {
         let file = std::fs::File::open(path).unwrap();
         file.set_modified(time).unwrap();
@@ -184,7 +189,7 @@ fn a_clock_that_goes_backwards_changes_nothing() {
     listed.retain(|model| !model.exact);
     assert_eq!(listed.iter().map(|m| m.id).collect::<Vec<_>>(), ids);
     db.rebuild(&mopqdb::RebuildOptions::default()).unwrap();
-    assert_eq!(db.model().id(), Some(ids[1]), "the newest is taken");
+    assert_eq!(db.model().id(), Some(ids[1]), "the newest is used");
     db.close().unwrap();
     for folder in ["", "segments", "logs"] {
         for (n, entry) in (std::fs::read_dir(path.join(folder)).unwrap()).enumerate() {
@@ -203,10 +208,10 @@ fn a_clock_that_goes_backwards_changes_nothing() {
     models.check(&db.snapshot(), &[world]);
 }
 
-/// `segments` on a disk of its own, as somebody with much data might have it: what is staged beside it can't just be
+/// `segments` is on another file system, as in a large database, so that staged files can't be renamed into it.
 /// renamed into it.
 #[test]
-fn a_directory_on_another_file_system_than_what_is_staged_for_it_is_rebuilt_all_the_same() {
+fn a_rebuild_works_if_segments_and_staged_files_are_on_different_file_systems() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");

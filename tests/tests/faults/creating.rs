@@ -1,5 +1,5 @@
 //! A creation that is killed, fails or loses power at any step leaves a database, or something that the next creation
-//! recognises and clears. Files of others stay.
+//! recognises and clears. Unrelated files stay.
 
 use crate::world::{DIM, Models, options};
 use crate::{Case, report, scratch, torture};
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// With codebooks, so that a model is registered too.
+/// Returns options with codebooks, so that a model is registered too.
 fn new(models: &Path) -> CreateOptions {
     CreateOptions::bundle(Models::open(models).0[0].dir())
 }
 
-/// Does what `insert` does: creates the database or opens it, as it is found; then sees that it is empty and takes rows.
-/// Returns whether it had to be created.
-fn expect_a_way_on(path: &Path, new: &CreateOptions) -> bool {
+/// Does what `insert` does: creates the database, or opens it if it exists; then checks that it is empty and accepts
+/// rows. Returns whether it had to be created.
+fn expect_recovery(path: &Path, new: &CreateOptions) -> bool {
     let vacant = Database::is_vacant(path).unwrap();
     let db = match vacant {
         true => Database::create(path, new, options()),
@@ -45,7 +45,7 @@ fn expect_a_way_on(path: &Path, new: &CreateOptions) -> bool {
     vacant
 }
 
-/// Says at the nth call that it is there, and waits to be killed.
+/// Reports that the nth call was reached, and waits to be killed.
 #[derive(Debug)]
 pub struct Stopping(AtomicUsize);
 
@@ -70,7 +70,7 @@ impl Watcher for Stopping {
     }
 }
 
-/// What the child does. Under `cargo test` it does nothing.
+/// The child process. Under `cargo test` it does nothing.
 #[test]
 fn child() {
     let Ok(path) = std::env::var("MOPQDB_CREATE_DIR") else {
@@ -84,7 +84,7 @@ fn child() {
     println!("\n#CREATED");
 }
 
-/// Kills a child at its nth call to the disk. Returns the last line it said.
+/// Kills a child at its nth call to the disk. Returns the last line that it printed.
 fn kill_at(path: &Path, models: &Path, nth: usize) -> String {
     let set = [
         ("MOPQDB_CREATE_DIR", path.as_os_str().to_owned()),
@@ -94,7 +94,7 @@ fn kill_at(path: &Path, models: &Path, nth: usize) -> String {
     kill_when_it_stops("creating::child", set)
 }
 
-/// Runs a test of this program as a child, with these variables, and kills it once it says a line with `#`, which is
+/// Runs a test of this program as a child, with these variables, and kills it once it prints a line with `#`, which is
 /// returned.
 pub fn kill_when_it_stops<const N: usize>(test: &str, set: [(&str, OsString); N]) -> String {
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -130,7 +130,7 @@ fn a_creation_killed_at_any_call_to_the_disk_is_finished_by_the_next() {
         }
         let _case = Case(format!("killed at call {nth}: {said}"));
         kills += 1;
-        vacant += usize::from(expect_a_way_on(&path, &new));
+        vacant += usize::from(expect_recovery(&path, &new));
     }
     assert!(0 < vacant && vacant < kills, "{vacant} of {kills}");
     report(kills, "kills during creation, each followed by a database");
@@ -155,13 +155,13 @@ fn a_creation_killed_twice_is_finished_by_the_third() {
             kill_at(&path, &bundles, nth)
         });
         let _case = Case(format!("killed at calls {first} and {second}: {said:?}"));
-        expect_a_way_on(&path, &new(&bundles));
+        expect_recovery(&path, &new(&bundles));
     }
     report(2 * kills, "kills, two for each creation");
 }
 
 #[test]
-fn whichever_call_fails_a_creation_can_be_repeated() {
+fn a_creation_can_be_repeated_after_any_failed_call() {
     let dir = scratch();
     let bundles = dir.path().join("bundles");
     std::fs::create_dir(&bundles).unwrap();
@@ -184,23 +184,23 @@ fn whichever_call_fails_a_creation_can_be_repeated() {
             }
             drop(created);
             faulty.heal();
-            expect_a_way_on(&path, &new);
+            expect_recovery(&path, &new);
             tried += 1;
         }
     }
     report(tried, "calls failed during creation");
 }
 
-/// Watches and does nothing.
+/// A watcher that does nothing.
 #[derive(Debug)]
 pub struct Quiet;
 
 impl Watcher for Quiet {}
 
 #[test]
-fn a_power_cut_during_creation_leaves_a_database_or_room_for_one() {
+fn a_power_cut_during_creation_leaves_a_database_or_allows_another() {
     let dir = scratch();
-    // Without a model: the recording knows of no directories that are renamed.
+    // Without a model, since the recording does not support renamed directories.
     let new = CreateOptions::vectors(DIM, mopqdb::Metric::Ip);
     let path = dir.path().join("db");
     std::fs::create_dir(&path).unwrap();
@@ -229,11 +229,11 @@ fn a_power_cut_during_creation_leaves_a_database_or_room_for_one() {
                     dest
                 };
                 let mut dest = cut(CatalogState::Absent);
-                // sled begins once the marker is durable.
+                // sled starts once the marker is durable.
                 if std::fs::read_dir(dest.path()).unwrap().next().is_some() {
                     dest = cut(catalog);
                 }
-                vacant += usize::from(expect_a_way_on(dest.path(), &new));
+                vacant += usize::from(expect_recovery(dest.path(), &new));
                 tried += 1;
             }
         }
@@ -243,7 +243,7 @@ fn a_power_cut_during_creation_leaves_a_database_or_room_for_one() {
 }
 
 #[test]
-fn files_of_others_are_never_removed() {
+fn unrelated_files_are_never_removed() {
     let dir = scratch();
     let path = dir.path().join("db");
     let new = CreateOptions::vectors(DIM, mopqdb::Metric::Ip);
@@ -264,7 +264,7 @@ fn files_of_others_are_never_removed() {
             std::fs::create_dir_all(path.join(folder)).unwrap();
         }
         std::fs::write(path.join(stranger), "mine").unwrap();
-        // Without the marker, with it, and with a file of that name which is not ours.
+        // Without the marker, with it, and with another file of that name.
         refused("is not empty");
         std::fs::write(path.join("CREATING"), "").unwrap();
         refused(stranger);
@@ -291,7 +291,7 @@ fn files_of_others_are_never_removed() {
 }
 
 #[test]
-fn an_unfinished_database_says_so_to_whoever_opens_it() {
+fn opening_an_unfinished_database_says_that_it_is_unfinished() {
     let dir = scratch();
     let path = dir.path().join("db");
     std::fs::create_dir_all(path.join("segments")).unwrap();

@@ -1,4 +1,4 @@
-//! Hostile ONNX and tokenizer files, in bundles whose hashes are right: an error, and a process that lives on.
+//! Hostile ONNX and tokenizer files in bundles whose hashes are valid: they give errors, and the process survives.
 
 use crate::{Case, report, scratch, torture};
 use mopqdb::encoder::{EncoderSpec, locate_onnxruntime};
@@ -10,7 +10,8 @@ pub fn tiny() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/assets/tiny")
 }
 
-/// Whether ONNX Runtime is here. Without it a test is skipped, in words; `make test` makes that a failure.
+/// Returns `true` if ONNX Runtime is installed. If not, a test is skipped with a message; `make test` makes that a
+/// failure.
 pub fn runtime() -> bool {
     match locate_onnxruntime() {
         Ok(_) => true,
@@ -41,7 +42,8 @@ impl Parts {
         }
     }
 
-    /// Makes a bundle of these files and a database of it, inserts a text, asks. An error at any step is an answer.
+    /// Makes a bundle of these files and a database with it, inserts a text and queries. An error at any step is a
+    /// valid result.
     fn use_with(&self, graph: &[u8], tokenizer: &[u8]) -> mopqdb::Result<()> {
         let dir = scratch();
         let files = [("encoder.onnx", graph), ("tokenizer.json", tokenizer)];
@@ -60,7 +62,7 @@ impl Parts {
     }
 }
 
-/// A field of a protobuf message, with a length before it.
+/// Returns a field of a protobuf message, preceded by its length.
 fn message(number: u64, inner: &[u8]) -> Vec<u8> {
     let mut bytes = varint(number << 3 | 2);
     bytes.extend(varint(inner.len() as u64));
@@ -78,7 +80,7 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-/// The model with these bytes at the end of its graph.
+/// Returns the model with these bytes at the end of its graph.
 fn with_in_graph(model: &[u8], more: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = model;
@@ -115,7 +117,7 @@ fn with_in_graph(model: &[u8], more: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An initializer: dims, float data, a name, and what else is given.
+/// Returns an initializer with dims, float data, a name, and further fields.
 fn initializer(dims: &[u64], more: &[u8]) -> Vec<u8> {
     let mut tensor: Vec<u8> = (dims.iter())
         .flat_map(|&dim| [varint(1 << 3), varint(dim)].concat())
@@ -127,7 +129,7 @@ fn initializer(dims: &[u64], more: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn hostile_onnx_files_are_refused_and_end_no_process() {
+fn hostile_onnx_files_are_refused_without_a_crash() {
     if !runtime() {
         return;
     }
@@ -135,7 +137,7 @@ fn hostile_onnx_files_are_refused_and_end_no_process() {
     parts.use_with(&parts.graph, &parts.tokenizer).unwrap();
     let untouched = with_in_graph(&parts.graph, &[]);
     parts.use_with(&untouched, &parts.tokenizer).unwrap();
-    // Weights in another file, by any name: refused by ours, before ONNX Runtime could open it.
+    // Weights in another file, by any name, are refused before ONNX Runtime could open it.
     let secret = scratch();
     let outside = secret.path().join("secret");
     std::fs::write(&outside, [0; 64]).unwrap();
@@ -151,7 +153,7 @@ fn hostile_onnx_files_are_refused_and_end_no_process() {
         let error = parts.use_with(&graph, &parts.tokenizer).unwrap_err();
         assert!(error.to_string().contains("another file"), "{error}");
     }
-    // More than there is: never believed.
+    // A shape that claims more values than the file has is refused.
     for dims in [
         &[1 << 40, 1 << 20][..],
         &[u64::MAX, 2],
@@ -199,7 +201,7 @@ fn hostile_onnx_files_are_refused_and_end_no_process() {
 }
 
 #[test]
-fn hostile_tokenizers_are_refused_and_end_no_process() {
+fn hostile_tokenizers_are_refused_without_a_crash() {
     if !runtime() {
         return;
     }
@@ -211,7 +213,7 @@ fn hostile_tokenizers_are_refused_and_end_no_process() {
     }
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     assert!(parts.use_with(&parts.graph, deep.as_bytes()).is_err());
-    // Each value of the file replaced by what it should not be.
+    // Each value of the file is replaced by an invalid one.
     let hostile = [
         "null",
         "-1",
@@ -257,7 +259,7 @@ fn hostile_tokenizers_are_refused_and_end_no_process() {
     parts.use_with(&parts.graph, &parts.tokenizer).unwrap();
 }
 
-/// Files that are known to make the tokenizers library panic, in loading or in encoding (its issues 2094 and 2151).
+/// Files that are known to make the tokenizers library panic, when loading or encoding (its issues 2094 and 2151).
 #[test]
 fn known_panics_of_the_tokenizers_library_are_errors() {
     if !runtime() {
@@ -271,7 +273,7 @@ fn known_panics_of_the_tokenizers_library_are_errors() {
         changed.to_string()
     };
     let known = [
-        // A merge longer than any token.
+        // A merge that is longer than any token.
         with(
             "model",
             serde_json::json!({
@@ -286,7 +288,7 @@ fn known_panics_of_the_tokenizers_library_are_errors() {
             "normalizer",
             serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
         ),
-        // A template with a special token that nobody defines.
+        // A template with an undefined special token.
         with(
             "post_processor",
             serde_json::json!({

@@ -1,4 +1,4 @@
-//! Bits that flipped, files that were cut or grew: an error or the same answer, never another one.
+//! Flipped bits, and files that were cut or grew: an error or the same answer, never a different one.
 
 use crate::world::{DIM, Models, Step, World, options};
 use crate::{Case, report, scratch, torture};
@@ -39,7 +39,7 @@ pub fn sample(models: &Models, path: &Path) -> World {
     world
 }
 
-/// All files but sled's, the locks and the reserve, which holds no data, with their bytes.
+/// Returns all files with their bytes, except sled's, the locks and the reserve, which holds no data.
 pub fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut left = vec![path.to_path_buf()];
@@ -61,12 +61,12 @@ pub fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// All that can be asked of a database.
+/// Returns every answer of a database.
 pub fn answers(path: &Path) -> mopqdb::Result<(Vec<Hit>, Vec<Option<Row>>)> {
     let reader = Reader::open(path, options())?;
     let query = [0.5, -0.25, 1.0, 0.0, 0.125, -1.0, 0.75, 0.3];
     let mut hits = Vec::new();
-    // All rows are candidates: by vectors alone, a wrong code would not be seen.
+    // All rows are candidates. Rescoring by vectors alone would hide a wrong code.
     for search in [Search::Auto, Search::Codes, Search::Exact] {
         if search != Search::Codes || reader.snapshot().model().quantizer().is_some() {
             let top = QueryOptions::top(100).search(search);
@@ -80,7 +80,7 @@ pub fn answers(path: &Path) -> mopqdb::Result<(Vec<Hit>, Vec<Option<Row>>)> {
     Ok((hits, rows))
 }
 
-/// Writes other bytes in a file's place, asks, and puts the file back.
+/// Replaces the bytes of a file, queries, and restores the file.
 fn with(
     path: &Path,
     file: &Path,
@@ -94,7 +94,7 @@ fn with(
 }
 
 fn replace(file: &Path, bytes: &[u8]) {
-    // A new file: segments are read-only, and an old mapping keeps the old one.
+    // Written as a new file: segments are read-only, and an old mapping keeps the old file.
     fs::remove_file(file).unwrap();
     fs::write(file, bytes).unwrap();
 }
@@ -119,7 +119,7 @@ fn no_flipped_bit_of_any_file_changes_an_answer() {
         let mut unseen = 0;
         let thorough = file.extension() == Some("log".as_ref()) || file == newest;
         for byte in 0..bytes.len() {
-            // Each bit of what names everything else; of the others each, or one of each byte.
+            // Every bit of the files that name all others; of the rest every bit, or one bit per byte.
             let bits = if torture() || thorough {
                 0..8
             } else {
@@ -154,7 +154,7 @@ fn no_flipped_bit_of_any_file_changes_an_answer() {
 }
 
 #[test]
-fn no_cut_and_no_growth_of_any_file_changes_an_answer() {
+fn cutting_or_extending_any_file_changes_no_answer() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -184,7 +184,7 @@ fn no_cut_and_no_growth_of_any_file_changes_an_answer() {
             ));
             tried += 1;
             if let Ok(answered) = with(&path, &file, &other, &bytes) {
-                // A log that was cut reads as one whose writer was killed: its batches, from the first to some last.
+                // A cut log is read like one whose writer was killed: its batches from the first to some last one.
                 let prefix =
                     earlier.contains(&answered) && file.extension() == Some("log".as_ref());
                 assert!(answered == expected || prefix);
@@ -201,7 +201,7 @@ fn only_log(path: &Path) -> (PathBuf, Vec<u8>) {
     logs.remove(0)
 }
 
-/// Where the header and each batch of a log end, as FORMAT.md says.
+/// Returns the ends of the header and of each batch of a log, as FORMAT.md defines them.
 fn batch_ends(log: &[u8]) -> Vec<usize> {
     let mut ends = vec![64];
     while let Some(len) = log
@@ -217,10 +217,10 @@ fn batch_ends(log: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// Nothing else can tell that a batch is missing from the end of the newest log: but where it was cut inside of one, the
-/// writer says so, and keeps the rest.
+/// A batch that is missing at the end of the newest log can't be detected. If the log was cut within a batch, the
+/// writer reports it and keeps the rest.
 #[test]
-fn a_writer_says_that_the_end_of_a_log_is_missing_and_puts_the_rest_aside() {
+fn a_writer_reports_a_missing_end_of_a_log_and_keeps_the_rest() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let template = dir.path().join("db");
@@ -249,14 +249,14 @@ fn a_writer_says_that_the_end_of_a_log_is_missing_and_puts_the_rest_aside() {
             let kept = fs::read(aside.path()).unwrap();
             assert!(
                 bytes[..len].ends_with(&kept),
-                "what is put aside is what was there"
+                "the moved bytes are the ones that were there"
             );
         }
     }
 }
 
 #[test]
-fn files_cut_short_while_they_are_open_end_no_process_that_maps_none() {
+fn cutting_open_files_does_not_crash_a_process_without_mappings() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -264,11 +264,11 @@ fn files_cut_short_while_they_are_open_end_no_process_that_maps_none() {
     let careful = options().no_mmap(true);
     let reader = Reader::open(&path, careful).unwrap();
     for (file, _) in files(&path) {
-        // In place, as a clumsy hand would; segments are read-only.
+        // Cut in place, as another program would; segments are read-only.
         let mut permissions = fs::metadata(&file).unwrap().permissions();
         #[expect(
             clippy::permissions_set_readonly_false,
-            reason = "a file of ours that goes"
+            reason = "the file is removed with the test"
         )]
         permissions.set_readonly(false);
         fs::set_permissions(&file, permissions).unwrap();
@@ -283,9 +283,9 @@ fn files_cut_short_while_they_are_open_end_no_process_that_maps_none() {
     assert!(reader.refresh().is_err());
 }
 
-/// What a reader can't mend, a writer can: it has the second witness.
+/// A writer can repair what a reader can't: it has the second witness.
 #[test]
-fn a_damaged_manifest_is_mended_from_the_catalog_and_said() {
+fn a_damaged_manifest_is_restored_from_the_catalog_with_a_warning() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let template = dir.path().join("db");
@@ -351,7 +351,7 @@ fn no_flipped_bit_in_the_catalog_changes_an_answer() {
     let mut random = Random::new(805);
     let (tried, mut said) = (if torture() { 10_000 } else { 300 }, 0);
     for n in 0..tried {
-        // Half of them in bytes that are not zero.
+        // Half of the flips are in bytes that are not zero.
         let mut at = if n % 2 == 0 {
             telling[random.below(telling.len())]
         } else {

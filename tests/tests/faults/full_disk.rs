@@ -1,4 +1,5 @@
-//! A full disk has a way out: the database opens, rows can be deleted, and what that frees can be written again.
+//! A full disk can be recovered from: the database opens, rows can be deleted, and the freed space can be written
+//! again.
 
 use crate::world::{DIM, Known, Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
@@ -14,10 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Room that a database needs beside what it was made with, to take a few rows.
+/// The space that a database needs, beyond its initial size, to accept a few rows.
 const SLACK: u64 = 64 << 10;
 
-/// Rows under new keys.
+/// Returns rows with new keys.
 fn rows(random: &mut Random, name: &str, n: usize) -> Vec<(String, Vec<f32>)> {
     (0..n)
         .map(|at| (format!("{name}/{at}"), random.vector(DIM)))
@@ -33,11 +34,11 @@ fn is_full(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
 }
 
-/// Leaves a full database by deleting almost everything. Everything here must succeed without more room.
+/// Frees space in a full database by deleting almost everything. All of this must succeed without more space.
 ///
-/// A delete writes its keys to the log, and what it frees is freed by a compaction: many rows take several rounds.
+/// A delete writes its keys to the log, and a compaction frees their space, so deleting many rows takes several rounds.
 fn leave(models: &Models, files: &Arc<dyn Files>, path: &Path, worlds: &[World]) -> World {
-    let db = open(files, path).expect("a full disk can be opened");
+    let db = open(files, path).expect("a database on a full disk can be opened");
     let mut world = worlds[models.check(&db.snapshot(), worlds)].clone();
     let gone: Vec<String> = world.oracle.rows.keys().skip(3).cloned().collect();
     for (at, gone) in gone.chunks(4000).enumerate() {
@@ -55,16 +56,17 @@ fn leave(models: &Models, files: &Arc<dyn Files>, path: &Path, worlds: &[World])
     let db = open(files, path).expect("a pruned database can be opened");
     models.check(&db.snapshot(), std::slice::from_ref(&world));
     let done = db.compact().expect("deleted rows can be dropped");
-    assert!(!done.out_of_room, "there is room for what is left");
+    assert!(!done.out_of_room, "there is space for the remaining rows");
     let step = Step::Insert(vec![("after".into(), vec![0.5; DIM])]);
-    models.run(&db, &step).expect("there is room again");
+    models.run(&db, &step).expect("there is space again");
     let world = world.after(&step);
     models.check(&db.snapshot(), std::slice::from_ref(&world));
     db.close().unwrap();
     world
 }
 
-/// Runs a script on a disk of a size, then leaves the state that it is in. Returns the calls that took room.
+/// Runs a script on a disk of a given size, then frees space in the state that it reached. Returns the calls that took
+/// space.
 fn run(models: &Models, template: &Path, steps: &[Step], limit: u64) -> Vec<(u64, usize)> {
     let dir = scratch();
     let path = dir.path().join("db");
@@ -77,7 +79,7 @@ fn run(models: &Models, template: &Path, steps: &[Step], limit: u64) -> Vec<(u64
     for step in steps {
         if let Step::Reopen = step {
             drop(db.take());
-            let opened = open(&files, &path).expect("a full disk can be opened");
+            let opened = open(&files, &path).expect("a database on a full disk can be opened");
             let worlds = known.reopened();
             known = Known::new(worlds[models.check(&opened.snapshot(), &worlds)].clone());
             db = Some(opened);
@@ -87,7 +89,7 @@ fn run(models: &Models, template: &Path, steps: &[Step], limit: u64) -> Vec<(u64
         let outcome = models.run(db, step);
         if let Err(e) = &outcome {
             let said = e.to_string();
-            assert!(limit < u64::MAX, "an error with room left: {said}");
+            assert!(limit < u64::MAX, "an error with space left: {said}");
             assert!(
                 is_full(e) || matches!(e, Error::OutcomeUnknown(_) | Error::Model(_)),
                 "{said}"
@@ -112,13 +114,13 @@ fn run(models: &Models, template: &Path, steps: &[Step], limit: u64) -> Vec<(u64
 }
 
 #[test]
-fn wherever_the_disk_fills_up_rows_can_be_deleted_and_the_room_used_again() {
+fn rows_can_be_deleted_and_their_space_reused_wherever_the_disk_fills_up() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let template = dir.path().join("template");
     models.create(&template);
     let mut random = Random::new(1001);
-    // Each large insert is a seal too, and small steps come in between.
+    // Each large insert also seals, and small steps come in between.
     let mut steps = Vec::new();
     for (at, small) in script(1002, 40).chunks(5).enumerate() {
         steps.push(Step::Insert(rows(&mut random, &format!("{at}"), 400)));
@@ -131,7 +133,7 @@ fn wherever_the_disk_fills_up_rows_can_be_deleted_and_the_room_used_again() {
     let base = Quota::new(&template).used();
     assert!(template.join("RESERVE").is_file());
     let calls = run(&models, &template, &steps, u64::MAX);
-    // Full before each call that takes room, and in the middle of it.
+    // The disk fills up before each call that takes space, and in the middle of it.
     let mut limits: Vec<u64> = calls
         .iter()
         .flat_map(|&(used, bytes)| [used, used + bytes as u64 / 2])
@@ -149,10 +151,10 @@ fn wherever_the_disk_fills_up_rows_can_be_deleted_and_the_room_used_again() {
         ));
         run(&models, &template, &steps, limit);
     }
-    report(tried, "disks filled up, and were left by deleting rows");
+    report(tried, "disks filled up, then freed by deleting rows");
 }
 
-/// A database of this many rows that are in a log, which a crash left with half a record behind them.
+/// Creates a database with this many rows in a log, which a crash left with half a record at its end.
 fn torn(models: &Models, dir: &Path, n: usize) -> World {
     let first = dir.join("first");
     models.create(&first);
@@ -172,8 +174,8 @@ fn torn(models: &Models, dir: &Path, n: usize) -> World {
 }
 
 #[test]
-fn without_room_for_recovery_logs_are_read_in_place_and_rows_can_only_be_deleted() {
-    // More than fits into the reserve, then less, then without a reserve.
+fn without_space_for_recovery_logs_are_read_in_place_and_rows_can_only_be_deleted() {
+    // First more than fits into the reserve, then less, then without a reserve.
     for (n, reserve) in [(30_000, true), (200, true), (200, false)] {
         let _case = Case(format!("{n} rows, reserve: {reserve}"));
         let dir = scratch();
@@ -203,7 +205,7 @@ fn without_room_for_recovery_logs_are_read_in_place_and_rows_can_only_be_deleted
         let db = open(&files, &path).unwrap();
         let more = rows(&mut Random::quiet(1004), "more", 1);
         if n < 1000 && reserve {
-            // There is room to seal what the logs have, if the reserve is given up. That frees the logs.
+            // The logs can be sealed if the reserve is removed. That frees the logs.
             insert(&db, &more).unwrap();
             let world = world.after(&Step::Insert(more));
             models.recognise(&db.snapshot(), std::slice::from_ref(&world));
@@ -220,13 +222,13 @@ fn without_room_for_recovery_logs_are_read_in_place_and_rows_can_only_be_deleted
         models.recognise(&db.snapshot(), std::slice::from_ref(&world));
         assert!(db.compact().unwrap().out_of_room, "nothing can be sealed");
         if !reserve {
-            // Nothing at all is left. It is said, and nothing is in doubt; a little room is enough.
+            // With no space at all an error is returned and nothing is in doubt. A little space is enough.
             let error = db.delete(&["k/0"]).unwrap_err();
             assert!(is_full(&error), "{error}");
             quota.limit(full + SLACK);
             assert_eq!(db.delete(&["k/0"]).unwrap(), 1);
             drop(db);
-            // Now the reserve has to fit as well.
+            // Now the reserve must fit too.
             quota.limit(full + SLACK + (2 << 20));
         } else {
             assert_eq!(db.delete(&["k/0"]).unwrap(), 1);
@@ -252,7 +254,7 @@ impl Watcher for NoSync {
 }
 
 #[test]
-fn an_unknown_outcome_is_said_once() {
+fn an_unknown_outcome_is_reported_once() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -276,9 +278,9 @@ fn an_unknown_outcome_is_said_once() {
     }
 }
 
-/// The same with a real file system, whose room sled takes too.
+/// The same on a real file system, whose space sled takes too.
 #[test]
-fn a_small_file_system_that_is_full_can_be_left_without_more_room() {
+fn a_full_file_system_can_be_freed_without_more_space() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let Some(mounted) = Mounted::new(&dir.path().join("mounted"), "size=6m") else {
@@ -296,7 +298,7 @@ fn a_small_file_system_that_is_full_can_be_left_without_more_room() {
         let db = Database::open(&path, options).unwrap();
         let mut errors = Vec::new();
         for n in 0.. {
-            // Small batches meet the end softly, large ones tear the log.
+            // Small batches reach the end between records, large ones tear the log.
             let len = [30, 700, 8000][round % 3];
             let step = match n % 40 {
                 39 => Step::Seal,
@@ -313,16 +315,16 @@ fn a_small_file_system_that_is_full_can_be_left_without_more_room() {
         }
         println!("round {round}: {}", errors[0]);
         drop(db);
-        // Whoever else writes there takes what is left.
+        // Another program takes the remaining space.
         let _ = std::fs::write(mounted.0.join("another"), vec![1; 8 << 20]);
         world = leave(&models, &files, &path, &known.reopened());
         std::fs::remove_file(mounted.0.join("another")).unwrap();
     }
 }
 
-/// A file system may have room for bytes, and none for names.
+/// A file system may have space for bytes but none for names.
 #[test]
-fn prune_needs_no_room_for_its_lock() {
+fn prune_needs_no_space_for_its_lock() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let Some(mounted) = Mounted::new(&dir.path().join("mounted"), "size=16m,nr_inodes=200") else {

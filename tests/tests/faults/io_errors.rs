@@ -1,8 +1,8 @@
 //! The Nth call to the disk fails: EIO, a full disk, half a write, a failed sync.
 //!
-//! A script runs, meets the fault, goes on, reopens. An error that is not `OutcomeUnknown` changed nothing; after
-//! one that is, nothing is written until the database is reopened. At the end the power fails, with everything lost
-//! whose sync failed or never came: what was acknowledged is there, so no failed sync was repeated and believed.
+//! A script runs, hits the fault, continues, and reopens. An error other than `OutcomeUnknown` changed nothing; after
+//! that error nothing is written until the database is reopened. At the end the power fails, and everything is lost
+//! whose sync failed or never came. What was acknowledged must be there, so no failed sync was repeated and trusted.
 
 use crate::world::{DIM, Known, Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs a script with one fault. Returns whether it was met, and how many calls there were.
+/// Runs a script with one fault. Returns whether the fault occurred, and the number of calls.
 fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize) -> (bool, usize) {
     let dir = scratch();
     let path = dir.path().join("db");
@@ -26,13 +26,13 @@ fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize
     let files = Watched::disk(Arc::clone(&faulty) as _);
     let mut known = Known::new(World::default());
     let mut db = None;
-    // What it may be after each step.
+    // The possible states after each step.
     let mut history = vec![known.reopened()];
     for step in [&Step::Reopen].into_iter().chain(steps) {
         if let Step::Reopen = step {
             drop(db.take());
             let opened = open(&files, &path).or_else(|_| {
-                // The fault was met in opening, and said; with room made, opening again works.
+                // The fault occurred while opening and was reported. After freeing space, opening works.
                 faulty.heal();
                 open(&files, &path)
             });
@@ -50,7 +50,7 @@ fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize
             assert!(faulty.hit(), "an error before the fault: {e}");
         }
         known.step(step, outcome);
-        // What is not known to be durable is shown to nobody.
+        // What may not be durable is never visible.
         models.recognise(&open.snapshot(), &known.worlds);
         recording.mark(history.len());
         history.push(known.reopened());
@@ -58,7 +58,7 @@ fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize
     faulty.heal();
     drop(db);
     let worlds = known.reopened();
-    // The power fails, then somebody opens it.
+    // The power fails, then the database is opened.
     recording.copy_catalog();
     let after = dir.path().join("after");
     recording.replay(
@@ -71,7 +71,7 @@ fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize
     let reopened = Database::open(&after, options()).unwrap();
     models.check(&reopened.snapshot(), &worlds);
     drop(reopened);
-    // Or it failed earlier, perhaps between the fault and what came of it.
+    // Or the power failed earlier, perhaps between the fault and its consequences.
     let mut random = Random::quiet(at as u64);
     let points = recording.sync_points();
     for n in 0..2 {
@@ -85,7 +85,7 @@ fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize
         let reopened = Database::open(&cut, options()).unwrap();
         models.check(&reopened.snapshot(), &worlds);
     }
-    // Or nothing more happens, and somebody opens it.
+    // Or nothing more happens, and the database is opened.
     let reopened = Database::open(&path, options()).unwrap();
     models.check(&reopened.snapshot(), &worlds);
     reopened.compact().unwrap();
@@ -94,13 +94,13 @@ fn run(models: &Models, template: &Path, steps: &[Step], fault: Fault, at: usize
 }
 
 #[test]
-fn whichever_call_to_the_disk_fails_the_error_is_clean_and_nothing_acknowledged_is_lost() {
+fn any_failed_call_to_the_disk_gives_a_clean_error_and_loses_nothing_acknowledged() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let template = dir.path().join("template");
     models.create(&template);
     let mut steps = script(601, 30);
-    // All that a database does, whatever the seed.
+    // The script has every kind of operation, whatever the seed.
     steps.splice(
         12..12,
         [
@@ -117,7 +117,7 @@ fn whichever_call_to_the_disk_fails_the_error_is_clean_and_nothing_acknowledged_
     for fault in [Fault::Broken, Fault::Full, Fault::Short] {
         let share = if torture() { calls } else { 40 };
         for n in 1..=share {
-            // Every call, or one of each stretch of calls.
+            // Every call, or one of each range of calls.
             let at = if torture() {
                 n
             } else {
@@ -125,7 +125,7 @@ fn whichever_call_to_the_disk_fails_the_error_is_clean_and_nothing_acknowledged_
             };
             let _case = Case(format!("{fault:?} at call {at} of {calls}"));
             let (hit, _) = run(&models, &template, &steps, fault, at);
-            assert!(hit, "the fault was met");
+            assert!(hit, "the fault occurred");
             tried += 1;
         }
     }
@@ -139,7 +139,7 @@ fn whichever_call_to_the_disk_fails_the_error_is_clean_and_nothing_acknowledged_
 #[derive(Debug)]
 struct NoManifest {
     step: &'static str,
-    /// The manifest has its name: what follows is the sync of that name.
+    /// The manifest was renamed; the next sync is that of its directory.
     named: AtomicBool,
     armed: AtomicBool,
 }
@@ -163,8 +163,8 @@ impl Watcher for NoManifest {
     }
 }
 
-/// One witness has the new version, the other may: whoever went on would write the same version again, with something else
-/// in it, and trust the sync of a name whose sync has failed.
+/// One witness has the new version, and the other may have it. If the writer continued, it would write the same version
+/// with different contents, and trust the sync of a name whose sync failed.
 #[test]
 fn a_manifest_that_can_not_be_written_stops_the_writer_until_it_is_opened_again() {
     let dir = scratch();
@@ -197,7 +197,7 @@ fn a_manifest_that_can_not_be_written_stops_the_writer_until_it_is_opened_again(
             });
             let db = open(&Watched::disk(Arc::clone(&watcher) as _), &path).unwrap();
             let mut world = World::default();
-            // What a compaction or a rebuild would seal first is sealed already: the manifest is their own.
+            // Rows that a compaction or rebuild would seal first are sealed already, so the manifest is their own.
             let sealed = (!matches!(commits, Step::Seal)).then_some(&Step::Seal);
             for step in first.iter().chain(sealed) {
                 models.run(&db, step).unwrap();
@@ -205,18 +205,19 @@ fn a_manifest_that_can_not_be_written_stops_the_writer_until_it_is_opened_again(
             }
             watcher.armed.store(true, Ordering::SeqCst);
             let error = models.run(&db, &commits).unwrap_err();
-            assert!(!watcher.armed.load(Ordering::SeqCst), "the fault was met");
+            assert!(!watcher.armed.load(Ordering::SeqCst), "the fault occurred");
             assert!(matches!(error, Error::OutcomeUnknown(_)), "{error}");
             for other in &others {
                 match models.run(&db, other) {
                     Err(Error::OutcomeUnknown(_)) => {}
                     Ok(()) if matches!(other, Step::Seal) && sealed.is_some() => {}
-                    // Prepared beside the witness that has the new version, it is not a step from what this writer has.
+                    // It was prepared from the version in one witness, so it does not follow from the version of this
+                    // writer.
                     Err(Error::Model(_)) if matches!(other, Step::Rebuild(_)) => {}
                     outcome => panic!("{other:?}: {outcome:?}"),
                 }
             }
-            // Queries go on with what there was.
+            // Queries continue with the previous version.
             models.check(&db.snapshot(), std::slice::from_ref(&world));
             drop(db);
             let worlds = [world.clone(), world.after(&commits)];

@@ -1,8 +1,8 @@
-//! `kill -9` of a real process, again and again, while it inserts, deletes, seals, compacts and rebuilds.
+//! `kill -9` of a real process, repeatedly, while it inserts, deletes, seals, compacts and rebuilds.
 //!
-//! The test runs itself as a child, which goes on with a script from where the database is and says on a pipe what was
-//! acknowledged. The parent kills it, at a random moment or when it has come to a named place (where it says so and
-//! waits), and opens what is left.
+//! The test runs itself as a child, which continues a script from the state of the database and writes to a pipe what
+//! was acknowledged. The parent kills it at a random moment, or when it reaches a named place (where it reports that
+//! and waits), and opens the database.
 
 use crate::world::{Models, Step, World, open, options, script};
 use crate::{Case, report, torture};
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 const SEED: u64 = 701;
 const STEPS: usize = 4000;
 
-/// Where in the engine a call to the disk is made.
+/// The part of the engine that makes a call to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// A batch goes to the log.
+    /// A batch is written to the log.
     Log,
     /// Files of a segment are written.
     Seal,
@@ -31,7 +31,7 @@ enum Place {
     Commit,
     /// Codes under another model are staged and adopted.
     Switch,
-    /// What a version no longer needs goes.
+    /// Files that the version no longer needs are removed.
     Retire,
 }
 
@@ -61,7 +61,7 @@ fn place(call: &Call<'_>) -> Option<Place> {
     })
 }
 
-/// Notes where the process is; at the nth call of a place it says so and waits to be killed.
+/// Tracks where the process is. At the nth call of a place it reports that and waits to be killed.
 #[derive(Debug)]
 struct Stopping {
     wanted: Option<Place>,
@@ -93,12 +93,12 @@ impl Watcher for Stopping {
 
 fn say(line: &str) {
     let mut out = io::stdout().lock();
-    // One write, so that a kill leaves the line or nothing; the parent may be gone, and so are we then.
+    // One write, so that a kill leaves the whole line or nothing. If the parent has gone, the child ends too.
     let _ = out.write_all(format!("\n#{line}\n").as_bytes());
     let _ = out.flush();
 }
 
-/// What the child does. Under `cargo test` it does nothing.
+/// The child process. Under `cargo test` it does nothing.
 #[test]
 fn child() {
     let Ok(path) = std::env::var("MOPQDB_CHILD_DIR") else {
@@ -219,8 +219,8 @@ fn kill_one(
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_it_acknowledged() {
-    // A real disk: what is killed here is a process, and the kernel keeps what it wrote.
+fn a_killed_process_loses_nothing_that_was_acknowledged() {
+    // On a real disk: only a process is killed here, and the kernel keeps what it wrote.
     let dir = tempfile::tempdir().unwrap();
     let bundles = dir.path().join("bundles");
     std::fs::create_dir(&bundles).unwrap();
@@ -236,12 +236,12 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
     let mut acknowledged = 0;
     for n in 0..kills {
         if first + 200 > STEPS {
-            // The script is at its end: begin anew, with an empty database.
+            // The script has ended: start again with an empty database.
             std::fs::remove_dir_all(&path).unwrap();
             models.create(&path);
             (first, world) = (0, World::default());
         }
-        // Two in three at a named place, each in turn; the others at any moment.
+        // Two in three kills are at a named place, each in turn; the others at a random moment.
         let turn = n - n / 3;
         let stop = (n % 3 != 0).then(|| (PLACES[turn % PLACES.len()], 1 + random.below(12)));
         let patience = match stop {
@@ -261,8 +261,8 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         let db = Database::open(&path, options()).unwrap();
         let which = models.check(&db.snapshot(), &worlds);
         drop(db);
-        // A rebuild that was asked for and not committed is committed by the next to open: not here, so that the child
-        // goes on from any state.
+        // A rebuild that was requested and not committed is committed by the next process that opens the database. That
+        // happens elsewhere, so that the child starts from any state.
         first = killed.next + which;
         world = worlds[which].clone();
     }

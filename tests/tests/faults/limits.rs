@@ -1,4 +1,4 @@
-//! Directories that can't be written, disks that are full.
+//! Directories that can't be written, and full disks.
 
 use crate::world::{DIM, Known, Models, Step, World, options};
 use crate::{scratch, torture};
@@ -34,7 +34,7 @@ fn expect_reading_only(models: &Models, path: &Path, world: &World) {
 }
 
 #[test]
-fn a_directory_without_permission_to_write_is_read_and_not_written() {
+fn a_read_only_directory_can_be_read_and_is_not_written() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -50,7 +50,7 @@ fn a_directory_without_permission_to_write_is_read_and_not_written() {
             mode(&path.join(name), if name == "LOCK" { 0o444 } else { 0o555 });
         }
         if std::fs::write(path.join("probe"), "").is_ok() {
-            // Root writes where it likes; a read-only file system stops it too.
+            // Root can write anywhere, but not on a read-only file system.
             std::fs::remove_file(path.join("probe")).unwrap();
             let Some(mounted) = Mounted::new(&dir.path().join("mounted"), "size=16m") else {
                 return;
@@ -69,7 +69,7 @@ fn a_directory_without_permission_to_write_is_read_and_not_written() {
 }
 
 #[test]
-fn a_disk_that_fills_up_refuses_in_words_and_keeps_what_it_took() {
+fn a_full_disk_gives_errors_with_a_remedy_and_keeps_accepted_rows() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let Some(mounted) = Mounted::new(&dir.path().join("mounted"), "size=2500k") else {
@@ -105,17 +105,17 @@ fn a_disk_that_fills_up_refuses_in_words_and_keeps_what_it_took() {
                 break;
             }
         }
-        assert!(!errors.is_empty(), "2.5 MB were enough");
+        assert!(!errors.is_empty(), "the disk of 2.5 MB did not fill up");
         println!(
             "round {round}: {} rows, then {:?}",
             known.worlds[0].oracle.rows.len(),
             errors[0]
         );
-        // Full as it is, it can be read.
+        // A full database can still be read.
         let worlds = known.reopened();
         models.recognise(&Reader::open(&path, options()).unwrap().snapshot(), &worlds);
         drop(db);
-        // With room made, it opens, and rows can go.
+        // After freeing space it opens, and rows can be deleted.
         assert!(mounted.remount("size=12m"));
         let db = Database::open(&path, options()).unwrap();
         world = worlds[models.recognise(&db.snapshot(), &worlds)].clone();

@@ -1,4 +1,4 @@
-//! A database from a stranger, with links and pipes in it: what they lead to is neither read nor written.
+//! An untrusted database with links and pipes in it: their targets are neither read nor written.
 
 use crate::flips::{answers, files, sample};
 use crate::world::{Models, options};
@@ -17,11 +17,11 @@ fn refused<T>(outcome: mopqdb::Result<T>) {
             assert!(said.contains("link"), "{said}");
         }
         Err(e) => panic!("{e}"),
-        Ok(_) => panic!("it was followed"),
+        Ok(_) => panic!("the link was followed"),
     }
 }
 
-/// Every way to open a database.
+/// Tries every way to open a database.
 fn refused_by_all(path: &Path) {
     refused(Reader::open(path, options()));
     refused(Database::open(path, options()));
@@ -32,7 +32,7 @@ fn refused_by_all(path: &Path) {
 }
 
 #[test]
-fn a_lock_that_leads_elsewhere_is_refused_and_what_it_leads_to_is_left_alone() {
+fn a_lock_that_is_a_link_is_refused_and_its_target_is_not_changed() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -51,7 +51,7 @@ fn a_lock_that_leads_elsewhere_is_refused_and_what_it_leads_to_is_left_alone() {
 }
 
 #[test]
-fn directories_that_lead_elsewhere_are_refused() {
+fn directories_that_are_links_are_refused() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -76,9 +76,9 @@ fn directories_that_lead_elsewhere_are_refused() {
     answers(&path).unwrap();
 }
 
-/// The bytes there are the right ones: it is the link that is refused.
+/// The target has the right bytes, so it is the link that is refused.
 #[test]
-fn files_that_lead_elsewhere_are_not_read() {
+fn files_that_are_links_are_not_read() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -95,13 +95,13 @@ fn files_that_lead_elsewhere_are_not_read() {
         tried += 1;
         match answers(&path) {
             Err(e) => assert!(e.to_string().contains("links are not followed"), "{e}"),
-            // Older manifests, another model: not asked for.
+            // Older manifests and another model are not read.
             Ok(answered) => {
                 assert_eq!(answered, expected);
                 unused.push(name);
             }
         }
-        // A pipe would keep whoever opens it waiting.
+        // Opening a pipe would block.
         fs::remove_file(&file).unwrap();
         let made = Command::new("mkfifo").arg(&file).status();
         if made.is_ok_and(|status| status.success()) {

@@ -1,5 +1,5 @@
-//! The promise, tested: one file a kind of fault. Sizes are for every push; `make torture` runs the long ones, by
-//! `MOPQDB_TORTURE=1`.
+//! Tests of the guarantees, one file per kind of fault. The default sizes are for every push; `make torture` runs the
+//! long ones with `MOPQDB_TORTURE=1`.
 
 mod backups;
 mod bounds;
@@ -21,13 +21,13 @@ mod seen;
 mod stress;
 mod world;
 
-/// Whether to run the long sizes.
+/// Returns `true` if the long sizes are requested.
 pub fn torture() -> bool {
     std::env::var_os("MOPQDB_TORTURE").is_some_and(|value| value != "0")
 }
 
-/// A directory for databases that come and go, in memory where the machine has it: a sync to a real disk proves nothing
-/// here, since what a power cut leaves is worked out from the recording.
+/// Returns a directory for short-lived databases, in memory if possible: a sync to a real disk proves nothing here,
+/// since the effects of a power cut are computed from the recording.
 pub fn scratch() -> tempfile::TempDir {
     let memory = std::path::Path::new("/dev/shm");
     if memory.is_dir()
@@ -38,12 +38,12 @@ pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Tells how many faults were tried and survived, on a line that `make torture` gathers.
+/// Prints how many faults were tried and survived, on a line that `make torture` collects.
 pub fn report(tried: usize, what: impl std::fmt::Display) {
     println!("\nFAULTS {tried} {what}");
 }
 
-/// Says which case it was, if it fails.
+/// Prints the case if the test fails in it.
 pub struct Case(pub String);
 
 impl Drop for Case {

@@ -1,4 +1,4 @@
-//! Databases of every format version are opened; one of the future is refused by name.
+//! Databases of every format version are opened; the error for a newer one names its version.
 
 use crate::scratch;
 use crate::world::{DIM, Models, Step, options};
@@ -16,7 +16,8 @@ fn fixture(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/format-{version}"))
 }
 
-/// What the fixture of version 1 was made of, by the engine that first wrote that version. It is kept as it is.
+/// Makes the contents of the fixture of version 1, which the first engine of that version wrote. The fixture itself
+/// never changes.
 fn make(models: &Models, path: &Path) {
     models.create(path);
     let db = Database::open(path, options()).unwrap();
@@ -53,15 +54,15 @@ fn write_the_fixture() {
     let hits = db.query_with(&[1.0; DIM], &by_codes).unwrap();
     println!("{hits:?}");
     drop(db);
-    // sled's own file is half a megabyte of zeros, and can be rebuilt: opening without it is part of the promise.
+    // sled's own file is half a megabyte of zeros and can be restored: opening without it is guaranteed.
     std::fs::remove_dir_all(path.join("catalog")).unwrap();
     std::fs::remove_file(path.join("LOCK")).unwrap();
     let _ = std::fs::remove_file(path.join("prepare.lock"));
     copy_dir(&path, &fixture(1));
 }
 
-/// What the fixtures of version 2 were made of: vectors compared by cosine and stored as bytes, with norms, codes and
-/// settings of queries; and texts with an index of words.
+/// Makes the contents of the fixtures of version 2: vectors compared by cosine and stored as bytes, with norms, codes
+/// and settings of queries; and texts with an index of words.
 fn make_2(path: &Path, texts: &Path) {
     let new = CreateOptions::vectors(DIM, Metric::Cosine).store(Precision::I8);
     let db = Database::create(path, &new, options()).unwrap();
@@ -109,7 +110,7 @@ fn write_the_fixtures_of_format_2() {
     }
 }
 
-/// Answers of both databases that need no encoder.
+/// Returns answers of both databases that need no encoder.
 fn answers_2(vectors: &Path, texts: &Path) -> [Vec<Hit>; 3] {
     let reader = Reader::open(vectors, options()).unwrap();
     let by_codes = QueryOptions::top(5).search(Search::Codes);
@@ -130,7 +131,7 @@ fn told(answers: &[Vec<Hit>; 3]) -> Vec<(String, u32)> {
 }
 
 #[test]
-fn databases_of_format_2_answer_the_same_bits_for_ever() {
+fn databases_of_format_2_always_give_the_same_bits() {
     let dir = scratch();
     let [vectors, texts] = ["format-2", "format-2-texts"].map(|name| {
         let path = dir.path().join(name);
@@ -156,7 +157,7 @@ fn databases_of_format_2_answer_the_same_bits_for_ever() {
     assert_eq!(
         explained.candidates,
         Some(20),
-        "the settings of queries are kept"
+        "the settings of queries are preserved"
     );
 }
 
@@ -202,7 +203,7 @@ fn a_database_of_format_1_is_read_written_and_rebuilt() {
 }
 
 #[test]
-fn a_database_of_format_1_stays_so_until_it_is_changed() {
+fn a_database_of_format_1_keeps_its_format_until_it_is_changed() {
     let dir = scratch();
     let path = dir.path().join("db");
     copy_dir(&fixture(1), &path);
@@ -238,8 +239,8 @@ fn a_database_of_format_1_stays_so_until_it_is_changed() {
     );
 }
 
-/// The five best of the fixture, as the engine that wrote it found them.
-/// Keys, and scores as bits: by codes, re-scored, by words.
+/// The five best rows of the fixture as the engine that wrote it found them: keys, and scores as bits, by codes,
+/// rescored, and by words.
 const EXPECTED_2: [(&str, u32); 15] = [
     ("key 41", 1058015784),
     ("key 28", 1055393396),
@@ -267,12 +268,12 @@ const EXPECTED: [(&str, f32); 5] = [
 ];
 
 #[test]
-fn files_of_the_future_are_refused_by_name() {
+fn the_error_for_a_file_of_a_newer_version_names_the_version() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let template = dir.path().join("db");
     make(&models, &template);
-    // Version 3 in the header of each kind of file, with its checksum made right.
+    // Version 3 is written into the header of each kind of file, with a valid checksum.
     let mut kinds = 0;
     for (folder, wanted) in [("", "MANIFEST-"), ("logs", ".log")] {
         let copy = scratch();

@@ -1,9 +1,9 @@
-//! A power cut at every sync: each unsynced write kept, dropped, torn or garbage, and sled in any state.
+//! A power cut at every sync: each unsynced write is kept, dropped, torn or garbage, and sled is in any state.
 //!
-//! A script runs on a recorded disk. For a moment of it the directory is written as a power cut could leave it, and
-//! opened: by a reader, then by a writer. It must hold every batch that was acknowledged before that moment, perhaps
-//! the one that was under way, and nothing else; answers must be those of a plain scan under the model it says.
-//! Recovery itself is recorded too, and cut short in its turn.
+//! A script runs on a recorded disk. For a moment of it, the directory is written as a power cut could leave it, and
+//! opened by a reader, then by a writer. It must hold every batch that was acknowledged before that moment, perhaps the
+//! one in progress, and nothing else; answers must be those of a plain scan under the model that it names. Recovery is
+//! recorded too, and interrupted in turn.
 
 use crate::world::{Models, Step, World, open, options, script};
 use crate::{Case, report, scratch, torture};
@@ -51,7 +51,7 @@ fn record(models: &Models, dir: &Path, seed: u64, steps: usize) -> Run {
     Run { recording, worlds }
 }
 
-/// Opens what a cut left; it must be one of the worlds. Then sees that it can be written, and stays.
+/// Opens what a cut left, which must be one of the worlds. Then checks that it can be written and that this lasts.
 fn expect(models: &Models, path: &Path, worlds: &[World]) {
     let read = Reader::open(path, options()).unwrap();
     models.check(&read.snapshot(), worlds);
@@ -90,7 +90,7 @@ fn cut(
 }
 
 #[test]
-fn a_power_cut_at_any_sync_leaves_every_acknowledged_batch_and_no_half_one() {
+fn a_power_cut_at_any_sync_leaves_every_acknowledged_batch_and_no_partial_one() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let run = record(&models, dir.path(), 501, 50);
@@ -121,9 +121,9 @@ fn a_power_cut_at_any_sync_leaves_every_acknowledged_batch_and_no_half_one() {
     );
 }
 
-/// Recovery is work too, and the power may fail again in the middle of it.
+/// The power may fail again during recovery.
 #[test]
-fn a_power_cut_during_recovery_loses_nothing_either() {
+fn a_power_cut_during_recovery_loses_nothing() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let run = record(&models, dir.path(), 511, 40);
@@ -180,9 +180,9 @@ fn recover(models: &Models, path: &Path, catalogs: &Path, worlds: Vec<World>) ->
     Run { recording, worlds }
 }
 
-/// A second reader comes while a writer recovers: what it finds halfway must make sense too.
+/// A reader that opens while a writer recovers must see a consistent state too.
 #[test]
-fn a_reader_beside_a_recovery_sees_each_row_once() {
+fn a_reader_during_recovery_sees_each_row_once() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -198,7 +198,7 @@ fn a_reader_beside_a_recovery_sees_each_row_once() {
         models.run(&db, step).unwrap();
         world = world.after(step);
     }
-    // What a killed process leaves is what is on disk now.
+    // A killed process leaves what is on disk now.
     let killed = dir.path().join("killed");
     copy_dir(&path, &killed);
     drop(db);

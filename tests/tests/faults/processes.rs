@@ -1,5 +1,5 @@
-//! Readers in processes of their own. The test runs itself as a child, which looks for what is new and asks whenever it
-//! is told to, and says what it found: what was acknowledged before is known on this side alone.
+//! Readers in processes of their own. The test runs itself as a child, which refreshes and queries whenever it is told
+//! to, and prints what it found. Only the parent knows what was acknowledged before.
 
 use crate::world::{DIM, options};
 use mopqdb::{Reader, Snapshot, Value};
@@ -8,14 +8,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The first value of each row that a query finds, by key. Each row is there once.
+/// Returns the first value of each row that a query finds, by key. Each row must occur once.
 pub fn first_values(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     let hits = snapshot.query(&[1.0; DIM][..], 1000).unwrap();
     let mut found = BTreeMap::new();
     for hit in &hits {
         let row = snapshot.get(&hit.key).unwrap();
         let Some(Value::Vector(vector)) = row.map(|row| row.value) else {
-            panic!("{} was found and is not there", hit.key)
+            panic!("{} was found, but does not exist", hit.key)
         };
         let again = found.insert(hit.key.clone(), vector[0] as u64);
         assert!(again.is_none(), "{} twice", hit.key);
@@ -23,7 +23,7 @@ pub fn first_values(snapshot: &Snapshot) -> BTreeMap<String, u64> {
     found
 }
 
-/// What the child does. Under `cargo test` it does nothing.
+/// The child process. Under `cargo test` it does nothing.
 #[test]
 fn child() {
     let Ok(path) = std::env::var("MOPQDB_READER_DIR") else {
@@ -36,7 +36,7 @@ fn child() {
         reader.refresh().unwrap();
         let snapshot = reader.snapshot();
         let found = first_values(&snapshot);
-        // One that is held on to stays as it was, whatever another process retires.
+        // A snapshot that is held stays unchanged, whatever another process retires.
         let (held, then) = old.get_or_insert_with(|| (snapshot, found.clone()));
         assert_eq!(first_values(held), *then, "a snapshot stays as it was");
         if n % 20 == 19 {
@@ -76,7 +76,7 @@ impl ReaderProcess {
         Self { child, told, says }
     }
 
-    /// What it finds now.
+    /// Returns what it finds now.
     pub fn ask(&mut self) -> BTreeMap<String, u64> {
         let told = self.told.as_mut().expect("open until the end");
         told.write_all(b"look\n").expect("the reader is alive");
@@ -95,7 +95,7 @@ impl ReaderProcess {
         }
     }
 
-    /// Lets it end, and sees that it ended well.
+    /// Ends it, and checks that it ended without an error.
     pub fn end(mut self) {
         drop(self.told.take());
         std::io::copy(&mut self.says, &mut std::io::sink()).unwrap();

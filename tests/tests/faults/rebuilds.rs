@@ -1,5 +1,5 @@
-//! A rebuild interrupted at each of its steps, while rows arrive: the old model or the new one answers, each segment is
-//! scanned with its own codebook, and the next rebuild goes on from what is there.
+//! A rebuild interrupted at each of its steps, while rows arrive: either the old model or the new one answers, each
+//! segment is scanned with its own codebook, and the next rebuild continues with the existing files.
 
 use crate::world::{DIM, Models, Step, World, open, options};
 use crate::{Case, report, scratch, torture};
@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Inserts a row each time that staged files are synced, so that there is always a tail left to switch with.
+/// Inserts a row each time that staged files are synced, so that there is always a tail when the model is switched.
 #[derive(Debug)]
 struct Arriving {
     recording: Arc<Recording>,
@@ -34,7 +34,7 @@ impl Watcher for Arriving {
         let staged = |path: &std::path::Path| path.parent().is_some_and(|p| p.ends_with("staging"));
         if let Call::SyncDir(path) = call
             && staged(path)
-            // Held: this is a call of the insert's own.
+            // The lock is held: this call is the insert's own.
             && let Ok(db) = self.db.try_lock()
             && let Some(db) = &*db
         {
@@ -52,7 +52,7 @@ impl Watcher for Arriving {
 }
 
 #[test]
-fn a_rebuild_cut_at_any_step_leaves_one_model_or_the_other_and_can_be_repeated() {
+fn a_rebuild_interrupted_at_any_step_leaves_one_of_the_two_models_and_can_be_repeated() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -86,7 +86,7 @@ fn a_rebuild_cut_at_any_step_leaves_one_model_or_the_other_and_can_be_repeated()
     drop(arriving.db.lock().unwrap().take());
     let arrived = arriving.rows.load(Ordering::SeqCst);
     assert!(arrived > 3, "rows arrived in every phase");
-    // After n rows arrived: with the old model or the new one.
+    // After n rows arrived, under the old model or the new one.
     let mut worlds: Vec<[World; 2]> = vec![[world.clone(), world.after(&Step::Rebuild(0))]];
     for n in 0..arrived {
         let last = &worlds[worlds.len() - 1];
@@ -125,7 +125,7 @@ fn a_rebuild_cut_at_any_step_leaves_one_model_or_the_other_and_can_be_repeated()
             let db = Database::open(dest.path(), options()).unwrap();
             let mut world = allowed[models.check(&db.snapshot(), &allowed)].clone();
             switched += usize::from(world.model.is_some());
-            // Other rows come, then the rebuild is asked for again, and another after it.
+            // More rows are inserted, then the rebuild is requested again, and another after it.
             let steps = [
                 Step::Insert(vec![
                     ("later".into(), vec![0.5; DIM]),
@@ -148,7 +148,7 @@ fn a_rebuild_cut_at_any_step_leaves_one_model_or_the_other_and_can_be_repeated()
     report(
         tried,
         format_args!(
-            "rebuilds cut short at {} steps, {switched} after the switch; one model each time, all repeated",
+            "rebuilds interrupted at {} steps, {switched} after the switch; one model each time, all repeated",
             points.len()
         ),
     );

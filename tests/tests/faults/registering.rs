@@ -1,5 +1,5 @@
-//! A model is registered whole or not at all, whichever call to the disk fails, and the models that share files with it
-//! stay whole too.
+//! A model is registered completely or not at all, whichever call to the disk fails, and the models that share files
+//! with it stay intact.
 
 use crate::creating::Quiet;
 use crate::world::options;
@@ -16,7 +16,7 @@ use mopqdb_tests::watched::Watched;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Two models over one encoder.
+/// Returns two models over one encoder.
 fn trained(dir: &Path) -> [Bundle; 2] {
     let encoder = Bundle::open(crate::encoders::tiny()).unwrap();
     let mut random = Random::new(61);
@@ -32,7 +32,7 @@ fn trained(dir: &Path) -> [Bundle; 2] {
     })
 }
 
-/// Gives a file contents of its own, whatever other names it had.
+/// Gives a file new contents of its own, even if it shared its bytes with other names.
 fn rewrite(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(file).unwrap();
     change(&mut bytes);
@@ -40,7 +40,7 @@ fn rewrite(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// A database with the first model, whose encoder is a copy; with the second too, and damaged, if so asked.
+/// Creates a database with the first model, whose encoder is a copy; if `damaged`, also with the second, damaged.
 fn database(path: &Path, [first, second]: &[Bundle; 2], damaged: bool) {
     let new = CreateOptions::bundle(crate::encoders::tiny());
     let db = Database::create(path, &new, options()).unwrap();
@@ -61,7 +61,7 @@ fn is_sound(path: &Path) -> bool {
 }
 
 #[test]
-fn whichever_call_fails_a_model_is_there_whole_or_not_at_all() {
+fn a_model_is_registered_completely_or_not_at_all_after_any_failed_call() {
     let dir = scratch();
     let bundles = trained(dir.path());
     let mut tried = 0;
@@ -78,7 +78,7 @@ fn whichever_call_fails_a_model_is_there_whole_or_not_at_all() {
                 let disk = Watched::disk(Arc::clone(&faulty) as _);
                 let done = register_model_on(&*disk, &path, &bundles[1]);
                 match &done {
-                    // What is shared is a matter of room, not of what is there.
+                    // Sharing affects only the disk space, not the contents.
                     Ok(_) => assert!(is_sound(&path)),
                     Err(e) => assert!(matches!(e, Error::Io { .. }), "{e}"),
                 }

@@ -1,5 +1,5 @@
-//! Random damage to random databases, then `repair`: every row that can be read is there, nothing with rows is deleted,
-//! and a second repair has nothing to do.
+//! Random damage to random databases, then `repair`: every readable row is there, no file with rows is deleted, and a
+//! second repair has nothing to do.
 
 use crate::world::{Models, Step, World, held, options, script};
 use crate::{Case, report, scratch, torture};
@@ -16,7 +16,7 @@ fn deep() -> VerifyOptions {
     VerifyOptions::default().deep(true)
 }
 
-/// What was done to a database.
+/// A kind of damage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Harm {
     Remove(PathBuf),
@@ -25,7 +25,7 @@ enum Harm {
     Scramble(PathBuf, usize, usize),
     Extend(PathBuf),
     Swap(PathBuf, PathBuf),
-    /// A directory where a file should be.
+    /// Replaces a file by a directory.
     Replace(PathBuf),
 }
 
@@ -115,7 +115,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The files that may be harmed: all but locks, what sled has, and the numbers of models.
+/// Returns the files that may be damaged: all except locks, sled's files, and the numbers of models.
 fn files(db: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for dir in ["segments", "logs", ""] {
@@ -128,7 +128,7 @@ fn files(db: &Path) -> Vec<PathBuf> {
         }
     }
     for entry in fs::read_dir(db.join("models")).into_iter().flatten() {
-        // A flipped digit of a bundle's manifest may read as one of the future, which is refused.
+        // A flipped digit in a bundle's manifest may look like a newer version, which is refused.
         let tensors = entry.unwrap().path().join("tensors.safetensors");
         found.extend(Some(tensors).filter(|path| path.is_file()));
     }
@@ -136,11 +136,11 @@ fn files(db: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Rows that a reader could serve from the rows files, damaged as they are: `Seq` to key and vector.
+/// Returns the rows that a reader could return from the damaged rows files: from `Seq` to key and vector.
 fn readable(db: &Path) -> BTreeMap<u64, (String, Vec<f32>)> {
     let mut rows = BTreeMap::new();
     for path in files(db) {
-        // Under whatever name it is.
+        // Under any name.
         let Ok(bytes) = fs::read(&path) else { continue };
         let twin = db.with_extension("twin");
         fs::write(&twin, bytes).unwrap();
@@ -158,7 +158,7 @@ fn readable(db: &Path) -> BTreeMap<u64, (String, Vec<f32>)> {
     rows
 }
 
-/// The contents of all files with rows, wherever they are.
+/// Returns the contents of all files with rows, wherever they are.
 fn rows_files(db: &Path) -> BTreeSet<Vec<u8>> {
     let mut found = BTreeSet::new();
     for dir in ["segments", "orphans"] {
@@ -175,11 +175,11 @@ fn rows_files(db: &Path) -> BTreeSet<Vec<u8>> {
 
 fn rows_of(db: &Database) -> BTreeMap<String, Vec<f32>> {
     let (rows, count) = held(&db.snapshot()).unwrap();
-    assert_eq!(rows.len(), count, "no key twice");
+    assert_eq!(rows.len(), count, "each key occurs once");
     rows
 }
 
-/// A database after a random script, closed, and what it holds.
+/// Returns a database after a random script, closed, with its expected contents.
 fn sample(models: &Models, path: &Path, seed: u64) -> World {
     models.create(path);
     let mut world = World::default();
@@ -198,7 +198,7 @@ fn sample(models: &Models, path: &Path, seed: u64) -> World {
 }
 
 #[test]
-fn whatever_is_damaged_repair_keeps_every_row_that_can_be_read() {
+fn repair_keeps_every_readable_row_after_any_damage() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let databases = if torture() { 100 } else { 16 };
@@ -243,7 +243,7 @@ fn check(broken: &Path, world: &World, whole: &BTreeMap<u64, (String, Vec<f32>)>
         let after = rows_files(broken);
         assert!(before.is_subset(&after), "a file with rows is gone {what}");
     };
-    // First without losing anything, then whatever it takes.
+    // First without accepting loss, then with it.
     let first = repair(broken, &RepairOptions::default()).unwrap();
     kept("after a repair that loses nothing");
     let accept = RepairOptions::default().accept_loss(true);
@@ -256,7 +256,7 @@ fn check(broken: &Path, world: &World, whole: &BTreeMap<u64, (String, Vec<f32>)>
     assert!(repaired.pending.is_empty(), "{repaired:?}");
     kept("after a repair");
     let db = Database::open(broken, options()).unwrap();
-    kept("after the open behind a repair");
+    kept("after opening a repaired database");
     let rows = rows_of(&db);
     assert_eq!(repaired.rows, Some(rows.len() as u64));
     db.query(&[0.5; crate::world::DIM], 1000).unwrap();
@@ -269,7 +269,7 @@ fn check(broken: &Path, world: &World, whole: &BTreeMap<u64, (String, Vec<f32>)>
         .flat_map(|harm| harm.files().into_iter().map(names).collect::<Vec<_>>())
         .collect();
     let expected = world.rows();
-    // What a reader could serve is there, if it was alive.
+    // Every live row that a reader could return is there.
     for (seq, (key, vector)) in &readable {
         if whole.get(seq) == Some(&(key.clone(), vector.clone()))
             && expected.get(key.as_str()) == Some(&vector.as_slice())
@@ -287,7 +287,7 @@ fn check(broken: &Path, world: &World, whole: &BTreeMap<u64, (String, Vec<f32>)>
             .collect();
         assert_eq!(rows, expected.clone().into_iter().collect::<Vec<_>>());
     }
-    // Nothing is invented: deleted and older rows come back only where what says so is lost.
+    // Nothing is invented: deleted and older rows come back only if what says so is lost.
     let witness_lost = harmed
         .iter()
         .any(|name| name.ends_with(".dels") || name.ends_with(".log") || name.starts_with("MANI"));
@@ -307,14 +307,14 @@ fn check(broken: &Path, world: &World, whole: &BTreeMap<u64, (String, Vec<f32>)>
     );
 }
 
-/// Whether no file was harmed twice.
+/// Returns `true` if no file was damaged twice.
 fn distinct(harms: &[Harm]) -> bool {
     let files: BTreeSet<_> = harms.iter().flat_map(Harm::files).collect();
     files.len() == harms.len()
 }
 
 #[test]
-fn rows_that_were_put_aside_are_restored() {
+fn rows_that_were_moved_aside_are_restored() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let mut restored = 0;
@@ -334,7 +334,7 @@ fn rows_that_were_put_aside_are_restored() {
             fs::remove_dir_all(&path).unwrap();
             continue;
         };
-        // Somebody takes the rows file away, repairs without it, and finds it again.
+        // Someone moves the rows file away, repairs without it, and finds it again.
         let file = FileName::Rows(id).within(&segments);
         let aside = dir.path().join("aside");
         fs::rename(&file, &aside).unwrap();
@@ -342,7 +342,7 @@ fn rows_that_were_put_aside_are_restored() {
         let repaired = repair(&path, &accept).unwrap();
         assert!(repaired.rows < Some(world.rows().len() as u64) || repaired.is_whole());
         fs::rename(&aside, &file).unwrap();
-        // It is no part of the version: a plain repair and an open keep it, and say so.
+        // It is not part of the version: a plain repair and an open keep it and report it.
         let kept = repair(&path, &accept).unwrap();
         assert!(
             kept.done.iter().any(|line| line.contains("`restore`")),
@@ -373,7 +373,7 @@ fn rows_that_were_put_aside_are_restored() {
 }
 
 #[test]
-fn rows_are_read_without_model_and_codes() {
+fn rows_can_be_read_without_model_and_codes() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");

@@ -1,4 +1,4 @@
-//! Everything that the engine leaves on disk went through `Files`: what was recorded is what is there.
+//! Everything that the engine leaves on disk went through `Files`: the recording equals the directory.
 
 use crate::scratch;
 use crate::world::{DIM, METRIC, Models, Step, World, options, script};
@@ -13,8 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Every file below a directory, but for sled's, which nobody else writes, and the text in lock files, which is for
-/// people.
+/// Returns every file below a directory, except sled's, which only sled writes, and the text in lock files, which is
+/// for people.
 fn contents(root: &Path, dir: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -53,7 +53,7 @@ fn every_byte_on_disk_went_through_files() {
             world = world.after(&step);
         }
     }
-    // A quantizer learned from the rows themselves, as `insert` does it.
+    // A quantizer is learned from the rows, as `insert` does it.
     let mut random = Random::new(92);
     let rows: Vec<_> = (0..2_000)
         .map(|n| put(&format!("more{n}"), &random.vector(DIM)))
@@ -69,7 +69,7 @@ fn every_byte_on_disk_went_through_files() {
     )
     .unwrap();
     db.close().unwrap();
-    // A damaged file, so that `repair` has to write.
+    // A file is damaged, so that `repair` has something to write.
     let codes = fs::read_dir(path.join("segments"))
         .unwrap()
         .find_map(|entry| {

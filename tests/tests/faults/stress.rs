@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pairs of rows that are written together, each pair with the round in which it was written as its first value. A query
-/// must find both halves of a pair from the same round, and nothing older than was acknowledged before it began.
+/// Pairs of rows that are written together. The first value of each is the round in which it was written. A query must
+/// find both halves of a pair from the same round, and nothing older than what was acknowledged before it began.
 struct Acknowledged(Vec<AtomicU64>);
 
 const PAIRS: usize = 24;
@@ -25,7 +25,7 @@ impl Acknowledged {
         self.0.iter().map(|a| a.load(Ordering::SeqCst)).collect()
     }
 
-    /// Inserts pairs until the time is over. How many.
+    /// Inserts pairs until the time is over. Returns their number.
     fn write(&self, db: &Database, seed: u64, time: Duration) -> u64 {
         let mut random = Random::new(seed);
         let started = Instant::now();
@@ -43,7 +43,7 @@ impl Acknowledged {
     }
 }
 
-/// Sees that what was found is whole, and no older than what was acknowledged before.
+/// Checks that both halves of each pair were found, and are no older than what was acknowledged before.
 fn expect(found: &BTreeMap<String, u64>, before: &[u64]) {
     for (pair, &least) in before.iter().enumerate() {
         let halves = ["l", "r"].map(|side| found.get(&format!("{side}{pair}")).copied());
@@ -55,7 +55,7 @@ fn expect(found: &BTreeMap<String, u64>, before: &[u64]) {
     }
 }
 
-/// Ends the others when it goes, by a panic too.
+/// Stops the other threads on drop, even after a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -73,7 +73,7 @@ fn busy(path: &std::path::Path) -> Database {
 }
 
 #[test]
-fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
+fn queries_are_complete_and_current_while_others_write_compact_and_rebuild() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -89,7 +89,7 @@ fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
         let running = || !stop.load(Ordering::SeqCst);
         for n in 0..8 {
             scope.spawn(move || {
-                // Every other one as another process would.
+                // Every other one works like another process.
                 let other = (n % 2 == 1).then(|| Reader::open(path, options()).unwrap());
                 let mut old = None;
                 while running() {
@@ -103,7 +103,7 @@ fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
                     };
                     let found = first_values(&snapshot);
                     expect(&found, &before);
-                    // One that is held on to stays as it was, whatever is retired.
+                    // A snapshot that is held stays unchanged, whatever is retired.
                     let (held, then) = old.get_or_insert((snapshot, found));
                     assert_eq!(first_values(held), *then);
                     if queries.fetch_add(1, Ordering::SeqCst) % 50 == 0 {
@@ -139,7 +139,7 @@ fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
                 let wanted = RebuildOptions::default()
                     .model(Some(models.0[n % 2].model_id()))
                     .threads(1);
-                // From within, and as another process would, which leaves the commit to this one.
+                // Rebuilds from within, and like another process, which leaves the commit to this one.
                 if n % 2 == 0 {
                     db.rebuild(&wanted).unwrap();
                 } else {
@@ -157,14 +157,14 @@ fn queries_are_whole_and_fresh_while_others_write_compact_and_rebuild() {
         (queries + asked) as usize,
         format_args!(
             "queries, {queries} of 8 threads and {asked} of 2 processes, beside {rounds} writes, {compactions} compactions \
-             and {rebuilds} rebuilds: none stale, none half"
+             and {rebuilds} rebuilds: no stale and no partial result"
         ),
     );
     assert!(rebuilds > 0 && compactions > 0 && queries > 100 && asked > 10);
 }
 
 #[test]
-fn a_copy_taken_while_others_write_has_everything_that_was_acknowledged_before() {
+fn a_copy_taken_during_writes_has_everything_that_was_acknowledged_before() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -205,13 +205,14 @@ fn a_copy_taken_while_others_write_has_everything_that_was_acknowledged_before()
     report(
         copies,
         format_args!(
-            "copies beside a writer, all whole ({refused} refused: the writer was too fast)"
+            "copies during writes, all complete ({refused} refused: the writer was too fast)"
         ),
     );
     assert!(copies > 3);
 }
 
-/// So many times, whenever somebody is about to list the logs, another version is committed and those of the one before go.
+/// Commits another version each time that the logs are about to be listed, up to this many times, so that the previous
+/// version's logs are retired.
 #[derive(Debug)]
 struct Racing(Database, AtomicU64);
 
@@ -231,7 +232,7 @@ impl Watcher for Racing {
 }
 
 #[test]
-fn a_reader_that_can_not_keep_up_says_so_and_shows_no_part_of_a_version() {
+fn a_reader_that_cannot_keep_up_returns_an_error_and_no_partial_version() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -249,14 +250,14 @@ fn a_reader_that_can_not_keep_up_says_so_and_shows_no_part_of_a_version() {
 }
 
 #[test]
-fn a_copy_whose_logs_are_retired_under_its_hands_begins_again() {
+fn a_copy_starts_over_if_its_logs_are_retired_meanwhile() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
     models.create(&path);
     let db = Database::open(&path, options()).unwrap();
     for races in 1..5 {
-        // In the log alone, which is gone when the copy comes to it.
+        // The row is only in the log, which is gone when the copy reaches it.
         let key = format!("race {races}");
         db.insert(&[Row::vector(key.clone(), [1.0; DIM])]).unwrap();
         let files = Watched::disk(std::sync::Arc::new(Racing(
@@ -275,7 +276,7 @@ fn a_copy_whose_logs_are_retired_under_its_hands_begins_again() {
 }
 
 #[test]
-fn a_reader_whose_log_is_retired_before_it_looks_for_more_is_not_left_behind() {
+fn a_reader_whose_log_is_retired_before_it_refreshes_finds_the_new_rows() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -284,7 +285,7 @@ fn a_reader_whose_log_is_retired_before_it_looks_for_more_is_not_left_behind() {
     db.insert(&[Row::vector("first", [1.0; DIM])]).unwrap();
     let racing = std::sync::Arc::new(Racing(db.clone(), AtomicU64::new(0)));
     let reader = Reader::open_on(Watched::disk(racing.clone()), &path, options()).unwrap();
-    // Its log is sealed and gone between the look at the manifest and that at the logs.
+    // Its log is sealed and removed between reading the manifest and listing the logs.
     db.insert(&[Row::vector("late", [1.0; DIM])]).unwrap();
     racing.1.store(1, Ordering::SeqCst);
     assert!(reader.refresh().unwrap());
@@ -293,7 +294,7 @@ fn a_reader_whose_log_is_retired_before_it_looks_for_more_is_not_left_behind() {
     assert!(!reader.refresh().unwrap());
 }
 
-/// Codes of this name are gone when they are looked at, as those of a segment that was merged.
+/// Removes codes with this name when they are opened, like those of a segment that was merged.
 #[derive(Debug)]
 struct Merging {
     codes: String,
@@ -316,7 +317,7 @@ impl Watcher for Merging {
 }
 
 #[test]
-fn a_rebuild_makes_codes_anew_that_were_there_a_moment_ago() {
+fn a_rebuild_recomputes_codes_that_disappear_while_it_runs() {
     let dir = scratch();
     let models = Models::train(dir.path());
     let path = dir.path().join("db");
@@ -340,11 +341,7 @@ fn a_rebuild_makes_codes_anew_that_were_there_a_moment_ago() {
     db.rebuild(&to(0)).unwrap();
     merging.armed.store(true, Ordering::SeqCst);
     let rebuilt = db.rebuild(&to(1)).unwrap();
-    assert_eq!(
-        merging.taken.load(Ordering::SeqCst),
-        1,
-        "some were taken away"
-    );
+    assert_eq!(merging.taken.load(Ordering::SeqCst), 1, "some were removed");
     assert_eq!((rebuilt.rows, rebuilt.reused), (1, 0));
     assert_eq!(db.query(&[1.0; DIM], 1).unwrap()[0].key, "one");
 }

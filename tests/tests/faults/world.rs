@@ -1,4 +1,4 @@
-//! A small database, a script of operations on it, and what it should hold after each of them.
+//! A small database, a script of operations on it, and its expected contents after each of them.
 
 use mopqdb::testing::disk::Files;
 use mopqdb::{
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const DIM: usize = 8;
 pub const METRIC: Metric = Metric::Ip;
 
-/// Seals early, on one thread, and does nothing unasked.
+/// Returns options that seal early, on one thread, without automatic work.
 pub fn options() -> Options {
     Options::default()
         .threads(1)
@@ -24,20 +24,20 @@ pub fn options() -> Options {
         .maintenance(Duration::from_secs(3600))
 }
 
-/// One operation.
+/// An operation.
 #[derive(Debug, Clone)]
 pub enum Step {
     Insert(Vec<(String, Vec<f32>)>),
     Delete(Vec<String>),
     Seal,
     Compact,
-    /// Under the nth of the two models.
+    /// Rebuilds to the nth of the two models.
     Rebuild(usize),
-    /// Close, and open again.
+    /// Closes the database and opens it again.
     Reopen,
 }
 
-/// Operations that are the same for the same seed.
+/// Returns operations that are the same for the same seed.
 pub fn script(seed: u64, steps: usize) -> Vec<Step> {
     let mut random = Random::new(seed);
     let key = |random: &mut Random| format!("k{}", random.below(40));
@@ -57,22 +57,22 @@ pub fn script(seed: u64, steps: usize) -> Vec<Step> {
         .collect()
 }
 
-/// What a database should hold.
+/// The expected contents of a database.
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub oracle: Oracle,
-    /// Which of the two models answers.
+    /// Which of the two models is active.
     pub model: Option<usize>,
 }
 
 impl World {
-    /// What it should hold after a step.
+    /// Returns the expected contents after a step.
     pub fn after(&self, step: &Step) -> Self {
         let mut next = self.clone();
         match step {
             Step::Insert(rows) => {
                 for (at, (key, vector)) in rows.iter().enumerate() {
-                    // Of rows with one key the last counts, at its own place in the order.
+                    // If a batch has several rows with one key, the last counts, at its own place in the order.
                     if !rows[at + 1..].iter().any(|(later, _)| later == key) {
                         next.oracle.put(key, vector.clone());
                     }
@@ -96,12 +96,13 @@ impl World {
     }
 }
 
-/// What a user knows of a database that met a fault.
+/// What a user knows about a database after a fault.
 #[derive(Debug, Clone)]
 pub struct Known {
-    /// It is one of these; the first if nothing unusual happened.
+    /// The possible contents; the first if nothing unusual happened.
     pub worlds: Vec<World>,
-    /// Or, once it is opened again, one of these: the outcome of a step is unknown, and nothing was accepted since.
+    /// Further possible contents after it is opened again: the outcome of a step is unknown, and nothing was accepted
+    /// since.
     unknown: Vec<World>,
     stuck: bool,
 }
@@ -115,13 +116,13 @@ impl Known {
         }
     }
 
-    /// Notes what came of a step.
+    /// Records the outcome of a step.
     pub fn step(&mut self, step: &Step, outcome: Result<(), Error>) {
         match outcome {
             Ok(()) => {
                 for world in &mut self.worlds {
                     let after = world.after(step);
-                    // What changes nothing needs no log.
+                    // A step that changes nothing needs no log.
                     assert!(
                         !self.stuck || after.oracle.rows == world.oracle.rows,
                         "{step:?} was accepted after an unknown outcome"
@@ -132,7 +133,7 @@ impl Known {
             Err(error) => {
                 let unknown = matches!(error, Error::OutcomeUnknown(_));
                 if let Step::Rebuild(_) = step {
-                    // It failed before the switch, or after it, when only tidying was left.
+                    // It failed before the switch, or after it, when only cleaning up was left.
                     self.worlds.push(self.worlds[0].after(step));
                 } else if unknown && !self.stuck {
                     self.unknown = self.worlds.iter().map(|w| w.after(step)).collect();
@@ -142,13 +143,13 @@ impl Known {
         }
     }
 
-    /// What it may be when it is opened again.
+    /// Returns the possible contents after it is opened again.
     pub fn reopened(&self) -> Vec<World> {
         [&self.worlds[..], &self.unknown].concat()
     }
 }
 
-/// What a snapshot holds: rows in any order, and how many there were.
+/// Returns the contents of a snapshot: the rows, and how many were listed.
 pub fn held(snapshot: &Snapshot) -> mopqdb::Result<(BTreeMap<String, Vec<f32>>, usize)> {
     let mut rows = BTreeMap::new();
     let mut count = 0;
@@ -160,7 +161,7 @@ pub fn held(snapshot: &Snapshot) -> mopqdb::Result<(BTreeMap<String, Vec<f32>>, 
     Ok((rows, count))
 }
 
-/// The two models of every database here.
+/// The two models of every database in these tests.
 pub struct Models(pub [Bundle; 2]);
 
 impl Models {
@@ -170,16 +171,16 @@ impl Models {
         Self([1, 2].map(|n| codebooks(dir, &sample, DIM, METRIC, n == 2, n)))
     }
 
-    /// Those that another process trained here.
+    /// Opens models that another process trained here.
     pub fn open(dir: &Path) -> Self {
         let names = ["bundle-false-1", "bundle-true-2"];
         Self(names.map(|name| Bundle::open(dir.join(name)).unwrap()))
     }
 
-    /// Which of the worlds this snapshot is: rows and model. Panics if it is none, or a mix.
+    /// Returns which of the worlds this snapshot is, by rows and model. Panics if it is none of them, or a mix.
     pub fn recognise(&self, snapshot: &Snapshot, worlds: &[World]) -> usize {
         let (rows, count) = held(snapshot).unwrap();
-        assert_eq!(count, rows.len(), "no key twice");
+        assert_eq!(count, rows.len(), "each key occurs once");
         assert_eq!(snapshot.rows(), count as u64);
         let model = snapshot.model().id().map(|id| {
             (self.0.iter().position(|b| b.model_id() == id)).expect("one of the two models")
@@ -206,11 +207,11 @@ impl Models {
                     world.model
                 );
             }
-            panic!("none of {} worlds", worlds.len())
+            panic!("the snapshot is none of {} worlds", worlds.len())
         })
     }
 
-    /// Sees that a snapshot is one of the worlds, and answers as a plain scan of it. Which one it is.
+    /// Checks that a snapshot is one of the worlds, and answers as a plain scan of it. Returns which world it is.
     pub fn check(&self, snapshot: &Snapshot, worlds: &[World]) -> usize {
         let which = self.recognise(snapshot, worlds);
         let world = &worlds[which];
@@ -226,7 +227,7 @@ impl Models {
         which
     }
 
-    /// Makes a database with the two models registered, and closes it.
+    /// Creates a database with the two models registered, and closes it.
     pub fn create(&self, path: &Path) {
         let db = Database::create(path, &CreateOptions::vectors(DIM, METRIC), options()).unwrap();
         for bundle in &self.0 {
@@ -235,7 +236,7 @@ impl Models {
         db.close().unwrap();
     }
 
-    /// Does a step. `Reopen` is the caller's.
+    /// Runs a step. The caller handles `Reopen`.
     pub fn run(&self, db: &Database, step: &Step) -> Result<(), Error> {
         match step {
             Step::Insert(rows) => {
@@ -254,7 +255,7 @@ impl Models {
                     .threads(1);
                 db.rebuild(&options).map(drop)
             }
-            Step::Reopen => unreachable!("the caller's"),
+            Step::Reopen => unreachable!("the caller handles it"),
         }
     }
 }

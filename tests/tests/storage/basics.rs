@@ -1,4 +1,4 @@
-//! What goes in comes out, and what can't go in is refused in words.
+//! Rows are stored and returned, and rows that can't be stored are refused with a message.
 
 use mopqdb::{
     CreateOptions, Database, Error, Filter, Inserted, Metric, Model, Options, QueryOptions, Reader,
@@ -6,13 +6,13 @@ use mopqdb::{
 };
 use mopqdb_tests::support::{Random, codebooks, keys, put, small, vectors};
 
-/// New, replaced and unchanged rows.
+/// Returns the numbers of new, replaced and unchanged rows.
 fn counts(inserted: Inserted) -> (u64, u64, u64) {
     (inserted.new, inserted.replaced, inserted.unchanged)
 }
 
 #[test]
-fn vectors_too_large_for_finite_scores_are_refused_and_those_at_the_limit_are_served() {
+fn vectors_too_large_for_finite_scores_are_refused_and_those_at_the_limit_are_found() {
     for metric in [Metric::Ip, Metric::L2] {
         let dir = tempfile::tempdir().unwrap();
         let db = vectors(&dir.path().join("db"), 4, metric);
@@ -36,7 +36,7 @@ fn vectors_too_large_for_finite_scores_are_refused_and_those_at_the_limit_are_se
 }
 
 #[test]
-fn rows_are_found_replaced_deleted_and_gone_at_once() {
+fn inserts_replacements_and_deletions_are_visible_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 2, Metric::Ip);
     let inserted = db
@@ -64,7 +64,7 @@ fn rows_are_found_replaced_deleted_and_gone_at_once() {
 }
 
 #[test]
-fn an_empty_database_answers_with_nothing_and_k_may_exceed_the_rows() {
+fn an_empty_database_returns_no_hits_and_k_may_exceed_the_rows() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 2, Metric::L2);
     assert!(db.query(&[1.0, 0.0], 10).unwrap().is_empty());
@@ -74,7 +74,7 @@ fn an_empty_database_answers_with_nothing_and_k_may_exceed_the_rows() {
 }
 
 #[test]
-fn of_rows_with_one_key_in_a_batch_the_last_counts() {
+fn the_last_of_several_rows_with_one_key_in_a_batch_counts() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 1, Metric::Ip);
     let inserted = db
@@ -86,7 +86,7 @@ fn of_rows_with_one_key_in_a_batch_the_last_counts() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_refused_and_changes_nothing() {
+fn rows_that_cannot_be_stored_are_refused_and_nothing_changes() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 2, Metric::Cosine);
     db.insert(&[put("kept", &[3.0, 4.0])]).unwrap();
@@ -100,7 +100,7 @@ fn what_cannot_be_stored_is_refused_and_changes_nothing() {
         (put("x", &[0.0, 0.0]), "is zero"),
         (Row::text("x", "words"), "has no encoder"),
     ] {
-        // The bad row comes last: those before it are not stored either.
+        // The bad row comes last, and those before it are not stored either.
         let error = db.insert(&[put("good", &[1.0, 1.0]), row]).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{error}");
         assert!(error.to_string().contains(words), "{error}");
@@ -118,12 +118,12 @@ fn what_cannot_be_stored_is_refused_and_changes_nothing() {
     }
     let error = db.query("a text", 1).unwrap_err();
     assert!(error.to_string().contains("no encoder"), "{error}");
-    // Stored normalised, and returned as it was given.
+    // The vector is stored normalised, and returned as it was given.
     assert_eq!(db.get("kept").unwrap(), Some(put("kept", &[3.0, 4.0])));
 }
 
 #[test]
-fn keys_may_be_anything_and_are_told_apart() {
+fn keys_may_be_any_strings_and_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = vectors(&path, 1, Metric::Ip);
@@ -201,11 +201,11 @@ fn a_filter_is_applied_before_the_top_k() {
 }
 
 #[test]
-fn equal_scores_are_ordered_by_insertion_before_and_after_everything() {
+fn equal_scores_are_ordered_by_insertion_before_and_after_every_operation() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut db = vectors(&path, 2, Metric::Ip);
-    // Keys out of order, all vectors the same; one is inserted anew and so comes last.
+    // Keys out of order and equal vectors. One row is inserted again and so comes last.
     let order: Vec<String> = (0..180).map(|n| format!("k{}", (n * 77) % 180)).collect();
     for chunk in order.chunks(30) {
         db.insert(
@@ -240,7 +240,7 @@ fn equal_scores_are_ordered_by_insertion_before_and_after_everything() {
 }
 
 #[test]
-fn compaction_frees_space_and_an_old_snapshot_stays_whole() {
+fn compaction_frees_space_and_an_old_snapshot_stays_complete() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = vectors(&path, 64, Metric::Ip);
@@ -277,7 +277,7 @@ fn compaction_frees_space_and_an_old_snapshot_stays_whole() {
 }
 
 #[test]
-fn creating_says_what_it_needs() {
+fn creating_reports_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let none = CreateOptions::vectors(0, Metric::Ip);
     let error = Database::create(dir.path().join("a"), &none, Options::default()).unwrap_err();
@@ -309,13 +309,13 @@ fn creating_says_what_it_needs() {
 }
 
 #[test]
-fn a_tail_that_is_due_is_sealed_by_a_thread_of_its_own_before_the_database_closes() {
+fn a_background_thread_seals_a_large_tail_before_the_database_closes() {
     let dir = tempfile::tempdir().unwrap();
     let options = small().seal_in_background(true);
     let new = CreateOptions::vectors(4, Metric::Ip);
     let db = Database::create(dir.path().join("db"), &new, options).unwrap();
     let mut random = Random::new(5);
-    // Inserts that seal for themselves, at twice what is due, would leave the last 60.
+    // Inserts that seal by themselves, at twice the threshold, would leave the last 60 rows.
     for n in 0..1060 {
         db.insert(&[put(&n.to_string(), &random.vector(4))])
             .unwrap();
@@ -331,7 +331,7 @@ fn a_tail_that_is_due_is_sealed_by_a_thread_of_its_own_before_the_database_close
 }
 
 #[test]
-fn a_batch_quantized_by_several_threads_has_the_codes_of_one_and_its_errors() {
+fn quantizing_a_batch_on_several_threads_gives_the_same_codes_and_errors() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random::new(6);
     let mut vectors = random.vector(8 * 5000);

@@ -1,4 +1,4 @@
-//! Whether `stats` sees that the rows of today are not those of the training.
+//! Whether `stats` detects that new rows differ from the rows in training.
 
 use mopqdb::bundle::BundleWriter;
 use mopqdb::quantizer::{TrainPq, train_pq};
@@ -7,13 +7,13 @@ use mopqdb_tests::support::{Random, put, small};
 
 const DIM: usize = 16;
 
-/// Rows around a handful of centres.
+/// Returns a row near one of a few centres.
 fn clustered(random: &mut Random, centres: &[Vec<f32>]) -> Vec<f32> {
     let centre = &centres[random.below(centres.len())];
     centre.iter().map(|x| x + 0.2 * random.unit()).collect()
 }
 
-/// Trains on 3,000 rows around some centres, then inserts as many around others, or around the same.
+/// Trains on 3,000 rows around some centres, then inserts as many around others, or around the same ones.
 fn drift(shifted: bool, seed: u64) -> Drift {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
@@ -61,7 +61,7 @@ fn drift(shifted: bool, seed: u64) -> Drift {
 }
 
 #[test]
-fn rows_of_another_kind_are_seen_and_said() {
+fn rows_of_another_distribution_are_reported_as_drift() {
     let drift = drift(true, 41);
     assert_eq!((drift.trained_rows, drift.new_rows), (3000, 3000));
     assert!(drift.new_error > 1.5 * drift.trained_error, "{drift:?}");
@@ -69,7 +69,7 @@ fn rows_of_another_kind_are_seen_and_said() {
 }
 
 #[test]
-fn more_rows_of_the_same_kind_are_no_reason_to_retrain() {
+fn more_rows_of_the_same_distribution_are_no_reason_to_retrain() {
     for seed in 42..45 {
         let drift = drift(false, seed);
         assert!(drift.advice.is_none(), "{drift:?}");

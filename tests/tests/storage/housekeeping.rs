@@ -1,4 +1,4 @@
-//! verify, repair, backup, prune.
+//! Tests of verify, repair, backup and prune.
 
 use mopqdb::{
     Database, Error, Metric, Options, PruneOptions, Reader, RebuildOptions, RepairOptions,
@@ -22,7 +22,7 @@ fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// A database with codes, several segments, deletions and a tail; and what it holds.
+/// A database with codes, several segments, deletions and a tail; and its expected contents.
 fn sample(dir: &Path, seed: u64) -> (PathBuf, Oracle, mopqdb::Bundle) {
     let path = dir.join("db");
     let mut random = Random::new(seed);
@@ -47,7 +47,7 @@ fn sample(dir: &Path, seed: u64) -> (PathBuf, Oracle, mopqdb::Bundle) {
 }
 
 #[test]
-fn a_sound_database_verifies_to_the_last_code() {
+fn every_code_of_a_sound_database_verifies() {
     let dir = tempfile::tempdir().unwrap();
     let (path, ..) = sample(dir.path(), 31);
     let found = verify(&path, &deep()).unwrap();
@@ -80,12 +80,12 @@ fn verify_names_every_damaged_file_of_a_database_that_does_not_open() {
 }
 
 #[test]
-fn repair_makes_the_version_from_the_segments_when_both_witnesses_are_lost() {
+fn repair_reconstructs_the_version_from_segments_if_both_witnesses_are_lost() {
     for seed in [33, 34] {
         let dir = tempfile::tempdir().unwrap();
         let (path, oracle, bundle) = sample(dir.path(), seed);
         if seed == 34 {
-            // Rows that compaction dropped must not come back either.
+            // Rows that compaction dropped must not come back.
             Database::open(&path, small()).unwrap().compact().unwrap();
         }
         fs::remove_dir_all(path.join("catalog")).unwrap();
@@ -120,13 +120,13 @@ fn repair_makes_the_version_from_the_segments_when_both_witnesses_are_lost() {
                 .unwrap()
                 .done
                 .is_empty(),
-            "nothing is left to mend"
+            "nothing is left to repair"
         );
     }
 }
 
 #[test]
-fn repair_puts_a_damaged_segment_aside_and_says_what_was_lost() {
+fn repair_moves_a_damaged_segment_aside_and_reports_what_was_lost() {
     let dir = tempfile::tempdir().unwrap();
     let (path, oracle, _) = sample(dir.path(), 35);
     let rows = files(&path.join("segments"), "rows").remove(0);
@@ -184,7 +184,7 @@ fn a_backup_of_a_live_database_is_a_database() {
 }
 
 #[test]
-fn prune_drops_inactive_models_with_their_codes_and_nothing_that_is_needed() {
+fn prune_removes_inactive_models_with_their_codes_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let (path, oracle, first) = sample(dir.path(), 37);
     let mut random = Random::new(37);
@@ -222,7 +222,7 @@ fn two_models(dir: &Path, seed: u64) -> (PathBuf, Oracle, [mopqdb::Bundle; 2]) {
     let (path, oracle, first) = sample(dir, seed);
     let mut random = Random::new(seed);
     let flat: Vec<f32> = (0..100).flat_map(|_| random.vector(8)).collect();
-    // A model that begins with the lower id was registered later: its number decides, not its name.
+    // The model with the lower id was registered later: its number decides, not its name.
     let second = (seed..)
         .map(|n| codebooks(dir, &flat, 8, Metric::Ip, true, n))
         .find(|second| second.model_id() < first.model_id())
@@ -249,13 +249,13 @@ fn a_backup_has_every_model_in_its_order_and_can_be_rolled_back() {
     let model = Some(first.model_id());
     let options = RebuildOptions::default().model(model);
     let rolled_back = mopqdb::rebuild(&copy, &options).unwrap();
-    // Its codes were copied too, but for the tail, which was never sealed under it.
+    // Its codes were copied too, except those of the tail, which was never sealed under it.
     assert!(rolled_back.reused > rolled_back.rows, "{rolled_back:?}");
     let mut random = Random::new(41);
     let queries = [random.vector(8), random.vector(8)];
     let reader = Reader::open(&copy, small()).unwrap();
     oracle.check(&reader.snapshot(), &queries, Metric::Ip, Some(&first));
-    // Without a name, a rebuild takes the model registered last.
+    // Without a name, a rebuild uses the model registered last.
     let newest = mopqdb::rebuild(&copy, &RebuildOptions::default()).unwrap();
     assert_eq!(newest.model, second.model_id());
 
@@ -270,7 +270,7 @@ fn a_backup_has_every_model_in_its_order_and_can_be_rolled_back() {
     oracle.check(&reader.snapshot(), &queries, Metric::Ip, Some(&second));
 }
 
-/// Device and inode of every file below a directory.
+/// Returns device and inode of every file below a directory.
 #[cfg(unix)]
 fn inodes(dir: &Path) -> std::collections::BTreeMap<PathBuf, (u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -289,7 +289,7 @@ fn inodes(dir: &Path) -> std::collections::BTreeMap<PathBuf, (u64, u64)> {
 
 #[cfg(unix)]
 #[test]
-fn a_backup_shares_no_file_with_its_database_unless_it_is_asked_to() {
+fn a_backup_shares_files_with_its_database_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let (path, oracle, [_, second]) = two_models(dir.path(), 42);
     let own: Vec<_> = inodes(&path).into_values().collect();
@@ -314,7 +314,7 @@ fn a_backup_shares_no_file_with_its_database_unless_it_is_asked_to() {
             "no .{extension} is shared"
         );
     }
-    // What is rewritten or grows is each database's own.
+    // Files that are rewritten or grow are separate.
     let grows = |path: &&PathBuf| {
         let text = path.to_string_lossy();
         ["/logs/", "MANIFEST-", "/catalog/", "REGISTERED"]
@@ -322,7 +322,7 @@ fn a_backup_shares_no_file_with_its_database_unless_it_is_asked_to() {
             .any(|part| text.contains(part))
     };
     assert_eq!(both.iter().find(grows), None);
-    // Neither takes anything from the other.
+    // Deleting one does not affect the other.
     let db = Database::open(&linked, small()).unwrap();
     db.delete(&["1", "2", "3"]).unwrap();
     db.compact().unwrap();
@@ -365,7 +365,7 @@ fn a_backup_into_its_own_database_or_around_it_is_refused() {
         assert!(error.to_string().contains(why), "{dest:?}: {error}");
     }
     assert_eq!(fs::read_dir(&path).unwrap().count(), before);
-    // A name that only begins as the database's does is another directory.
+    // A directory whose name only begins with the database's is another directory.
     backup(&path, outer.join("db-copy")).unwrap();
 }
 
@@ -398,7 +398,7 @@ fn one_encoder(dir: &Path) -> (PathBuf, [mopqdb::Bundle; 3]) {
     (path, [encoder, first, second])
 }
 
-/// How many files the models of a database have of a name, by what they are on disk.
+/// Returns how many distinct files of this name the models of a database have on disk.
 #[cfg(unix)]
 fn distinct(path: &Path, name: &str) -> (usize, usize) {
     let of_name = inodes(&path.join("models")).into_iter();
@@ -419,7 +419,7 @@ fn model_bytes(path: &Path) -> u64 {
 
 #[cfg(unix)]
 #[test]
-fn models_of_one_encoder_share_its_files_and_their_copy_does_too() {
+fn models_of_one_encoder_share_its_files_in_a_copy_too() {
     let dir = tempfile::tempdir().unwrap();
     let (path, bundles) = one_encoder(dir.path());
     let encoder_bytes: u64 = bundles[0].manifest().files.iter().map(|f| f.bytes).sum();
@@ -427,10 +427,10 @@ fn models_of_one_encoder_share_its_files_and_their_copy_does_too() {
         assert_eq!(distinct(&path, name), (3, 1), "{name}");
     }
     assert_eq!(distinct(&path, "tensors.safetensors"), (2, 2));
-    // Counted once, and what goes with a model is what is freed.
+    // Shared files are counted once, and only the bytes that are freed with a model count as freed.
     let bytes = model_bytes(&path);
     assert!(bytes < 2 * encoder_bytes, "{bytes} for {encoder_bytes}");
-    // Each folder is a complete bundle by itself, and none is the bundle that it was made from.
+    // Each folder is a complete bundle by itself, and differs from the bundle that it was made from.
     for bundle in &bundles {
         let home = path.join("models").join(bundle.model_id().to_string());
         mopqdb::Bundle::open(&home).unwrap().verify().unwrap();
@@ -458,10 +458,10 @@ fn models_of_one_encoder_share_its_files_and_their_copy_does_too() {
 
 #[cfg(unix)]
 #[test]
-fn models_that_were_registered_apart_share_after_the_next_registration() {
+fn separately_registered_models_share_files_after_the_next_registration() {
     let dir = tempfile::tempdir().unwrap();
     let (path, [_, first, second]) = one_encoder(dir.path());
-    // As an earlier version left them.
+    // An earlier version left them like this.
     let home = |bundle: &mopqdb::Bundle| path.join("models").join(bundle.model_id().to_string());
     let apart = home(&first).join("encoder.onnx");
     let bytes = fs::read(&apart).unwrap();
@@ -476,7 +476,7 @@ fn models_that_were_registered_apart_share_after_the_next_registration() {
 
 #[cfg(unix)]
 #[test]
-fn a_damaged_model_is_replaced_by_registering_it_again_with_what_others_share() {
+fn registering_a_damaged_model_again_restores_it_and_shared_files() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let (path, [encoder, first, second]) = one_encoder(dir.path());
@@ -513,13 +513,13 @@ fn a_damaged_model_is_replaced_by_registering_it_again_with_what_others_share() 
     assert!(verify(&path, &deep()).unwrap().is_sound());
     assert_eq!(order(&path), before);
 
-    // The encoder's own bundle restores what all models have of it.
+    // The encoder's own bundle restores what all models share of it.
     damage("encoder.onnx", flip);
     register_model(&path, &encoder).unwrap();
     assert!(verify(&path, &deep()).unwrap().is_sound());
     assert_eq!(distinct(&path, "encoder.onnx"), (3, 1));
     second.verify().unwrap();
-    // Nothing is left beside the models.
+    // No other files are left next to the models.
     assert_eq!(fs::read_dir(path.join("models")).unwrap().count(), 3);
     assert_eq!(fs::read_dir(home).unwrap().count(), 5);
 }

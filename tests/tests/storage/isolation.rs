@@ -1,11 +1,11 @@
-//! Readers beside a writer: in the same process, and as another would.
+//! Readers during writes: in the same process, and like in another one.
 
 use mopqdb::{Database, Error, Metric, Options, Reader};
 use mopqdb_tests::support::{Random, keys, put, small, vectors};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn a_snapshot_stays_as_it_was() {
+fn a_snapshot_does_not_change() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 1, Metric::Ip);
     db.insert(&[put("a", &[1.0]), put("b", &[2.0])]).unwrap();
@@ -18,7 +18,7 @@ fn a_snapshot_stays_as_it_was() {
 }
 
 #[test]
-fn a_reader_sees_what_was_acknowledged_when_it_refreshes_sealed_or_not() {
+fn a_refresh_shows_everything_acknowledged_whether_sealed_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = vectors(&path, 1, Metric::Ip);
@@ -29,7 +29,7 @@ fn a_reader_sees_what_was_acknowledged_when_it_refreshes_sealed_or_not() {
     assert_eq!(
         keys(&reader.query(&[1.0], 9).unwrap()),
         ["a"],
-        "not before it asks"
+        "not before it refreshes"
     );
     assert!(reader.refresh().unwrap());
     assert!(!reader.refresh().unwrap());
@@ -54,7 +54,7 @@ fn a_reader_sees_what_was_acknowledged_when_it_refreshes_sealed_or_not() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_told_who_has_it() {
+fn a_second_writer_is_refused_with_the_name_of_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = vectors(&path, 1, Metric::Ip);
@@ -67,16 +67,16 @@ fn a_second_writer_is_refused_and_told_who_has_it() {
     drop(db);
     assert!(
         matches!(Database::open(&path, small()), Err(Error::Locked { .. })),
-        "a clone still has it"
+        "a clone still holds the lock"
     );
     drop(second);
     Database::open(&path, small()).unwrap();
 }
 
-/// A writer inserts pairs of rows that belong together, replaces and deletes them together; readers must never see one
-/// without the other, nor miss what was acknowledged before they looked.
+/// A writer inserts, replaces and deletes pairs of rows together. Readers must never see one without the other, and
+/// never miss what was acknowledged before they refreshed.
 #[test]
-fn readers_never_see_half_a_batch_while_a_writer_seals_and_compacts() {
+fn readers_never_see_a_partial_batch_while_a_writer_seals_and_compacts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = vectors(&path, 2, Metric::Ip);
@@ -94,7 +94,7 @@ fn readers_never_see_half_a_batch_while_a_writer_seals_and_compacts() {
                     } else {
                         db.query(&[1.0, 0.0], 10_000).unwrap()
                     };
-                    // Each generation of a pair has its own score, the same for both halves.
+                    // Each generation of a pair has its own score, equal in both halves.
                     let mut pairs = std::collections::HashMap::new();
                     for hit in &hits {
                         let (side, name) = hit.key.split_once('-').unwrap();
@@ -116,7 +116,7 @@ fn readers_never_see_half_a_batch_while_a_writer_seals_and_compacts() {
         for n in 1..=400u64 {
             let name = random.below(60);
             let (left, right) = (format!("l-{name}"), format!("r-{name}"));
-            // The newest pair stays, so that what a reader saw last is still there.
+            // The newest pair stays, so that what a reader saw last still exists.
             if n % 5 == 0 && name != newest {
                 db.delete(&[&left, &right]).unwrap();
             }
@@ -132,7 +132,7 @@ fn readers_never_see_half_a_batch_while_a_writer_seals_and_compacts() {
 }
 
 #[test]
-fn concurrent_inserts_share_syncs_and_all_are_kept() {
+fn concurrent_inserts_share_syncs_and_none_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = vectors(&path, 2, Metric::Ip);

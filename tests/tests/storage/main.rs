@@ -1,4 +1,4 @@
-//! The storage engine as people link it.
+//! The storage engine as programs use it.
 
 mod basics;
 mod drift;

@@ -1,12 +1,12 @@
-//! Random operations against a `BTreeMap` and a plain scan.
+//! Random operations compared with a `BTreeMap` and a plain scan.
 
 use mopqdb::{Bundle, Database, Metric, Options, Reader, RebuildOptions, Row, register_model};
 use mopqdb_tests::support::{Oracle, Random, codebooks, put, small, vectors};
 
 const DIM: usize = 8;
 
-/// One run of random operations. Rows come from a small pool of keys and vectors, so that replacing, deleting and
-/// inserting the same again all happen, and ties are common.
+/// Runs random operations. Rows come from a small pool of keys and vectors, so that replacing, deleting and inserting
+/// the same row again all happen, and ties are common.
 fn run(seed: u64, metric: Metric, steps: usize) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
@@ -45,7 +45,7 @@ fn run(seed: u64, metric: Metric, steps: usize) {
                     })
                     .collect();
                 open.insert(&rows).unwrap();
-                // Of rows with one key the last counts, at its own place in the order.
+                // If a batch has several rows with one key, the last counts, at its own place in the order.
                 for (at, row) in rows.iter().enumerate() {
                     if rows[at + 1..].iter().any(|later| later.key == row.key) {
                         continue;
@@ -70,7 +70,7 @@ fn run(seed: u64, metric: Metric, steps: usize) {
             73..78 => drop(open.compact().unwrap()),
             78..84 => {
                 drop(db.take());
-                // What is there never depends on when a tail is sealed.
+                // The contents never depend on when a tail is sealed.
                 let options = small().seal_in_background(random.below(2) == 0);
                 db = Some(Database::open(&path, options).unwrap());
             }

@@ -1,4 +1,4 @@
-//! Opening what a crash, a bad disk or a clumsy hand left behind.
+//! Opening a database after a crash, on a bad disk, or after mistakes of a user.
 
 use mopqdb::{Database, Error, Metric, Options, Reader};
 use mopqdb_tests::support::{keys, put, small, vectors};
@@ -64,7 +64,7 @@ fn a_database_that_was_not_closed_opens_with_everything_acknowledged() {
     db.seal().unwrap();
     db.insert(&[put("c", &[3.0]), put("a", &[9.0])]).unwrap();
     db.delete(&["b"]).unwrap();
-    // What a killed process leaves is what is on disk now.
+    // A killed process leaves what is on disk now.
     let killed = dir.path().join("killed");
     copy(&path, &killed);
     drop(db);
@@ -80,7 +80,7 @@ fn a_database_that_was_not_closed_opens_with_everything_acknowledged() {
 }
 
 #[test]
-fn a_torn_tail_is_put_aside_and_said() {
+fn a_torn_tail_is_moved_aside_with_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = vectors(&path, 1, Metric::Ip);
@@ -120,12 +120,12 @@ fn a_torn_tail_is_put_aside_and_said() {
             .unwrap()
             .warnings()
             .is_empty(),
-        "said once"
+        "reported once"
     );
 }
 
 #[test]
-fn a_catalog_that_is_gone_damaged_or_behind_is_restored_from_the_manifest() {
+fn a_missing_damaged_or_outdated_catalog_is_restored_from_the_manifest() {
     let dir = tempfile::tempdir().unwrap();
     let path = sample(dir.path());
     let older = dir.path().join("older");
@@ -171,7 +171,7 @@ fn a_catalog_that_is_gone_damaged_or_behind_is_restored_from_the_manifest() {
 }
 
 #[test]
-fn a_manifest_that_is_gone_or_damaged_is_restored_from_the_catalog() {
+fn a_missing_or_damaged_manifest_is_restored_from_the_catalog() {
     let dir = tempfile::tempdir().unwrap();
     let path = sample(dir.path());
     for what in ["gone", "all gone", "flipped", "empty"] {
@@ -212,7 +212,7 @@ fn a_manifest_that_is_gone_or_damaged_is_restored_from_the_catalog() {
 }
 
 #[test]
-fn a_version_that_no_witness_holds_is_never_replaced_by_an_older_one() {
+fn a_lost_version_is_never_replaced_by_an_older_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = sample(dir.path());
     fs::remove_dir_all(path.join("catalog")).unwrap();
@@ -229,7 +229,7 @@ fn a_version_that_no_witness_holds_is_never_replaced_by_an_older_one() {
 }
 
 #[test]
-fn damage_to_any_file_of_a_segment_is_named_and_never_an_answer() {
+fn damage_to_any_file_of_a_segment_is_an_error_and_never_a_wrong_answer() {
     let dir = tempfile::tempdir().unwrap();
     let path = sample(dir.path());
     for entry in fs::read_dir(path.join("segments")).unwrap() {
@@ -260,8 +260,11 @@ fn damage_to_any_file_of_a_segment_is_named_and_never_an_answer() {
             });
             match outcome {
                 Err(Error::Corrupt(c)) => assert!(c.file.ends_with(&name), "{damage} {name}: {c}"),
-                // Bytes that this walk does not touch are found by `verify`.
-                Ok(right) => assert!(right && damage == "flip", "{damage} of {name} went unseen"),
+                // `verify` finds the bytes that this test does not read.
+                Ok(right) => assert!(
+                    right && damage == "flip",
+                    "{damage} of {name} was not detected"
+                ),
                 Err(other) => panic!("{damage} {name}: {other}"),
             }
         }
@@ -269,7 +272,7 @@ fn damage_to_any_file_of_a_segment_is_named_and_never_an_answer() {
 }
 
 #[test]
-fn what_is_not_a_database_is_refused_in_words() {
+fn a_directory_that_is_not_a_database_is_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     for error in [
         Database::open(dir.path(), small()).unwrap_err(),
@@ -284,6 +287,6 @@ fn what_is_not_a_database_is_refused_in_words() {
     assert!(Database::open(dir.path().join("nowhere"), Options::default()).is_err());
     assert!(
         !dir.path().join("nowhere").exists(),
-        "opening makes nothing"
+        "opening creates nothing"
     );
 }

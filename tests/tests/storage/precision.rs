@@ -1,4 +1,4 @@
-//! How vectors are rounded when they are stored, and what comes back.
+//! How vectors are rounded when they are stored, and what is returned.
 
 use mopqdb::{
     CreateOptions, Database, Metric, Precision, Reader, RebuildOptions, Row, Value, VerifyOptions,
@@ -20,14 +20,14 @@ fn given(db: &Database, key: &str) -> Vec<f32> {
     }
 }
 
-/// The largest difference between values, as a share of the largest value.
+/// Returns the largest difference between values, relative to the largest value.
 fn apart(a: &[f32], b: &[f32]) -> f32 {
     let largest = a.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
     let pairs = a.iter().zip(b).map(|(a, b)| (a - b).abs());
     pairs.fold(0.0, f32::max) / largest
 }
 
-/// Random vectors of lengths from a thousandth to a thousand.
+/// Returns random vectors with lengths from a thousandth to a thousand.
 fn rows(seed: u64, count: usize) -> Vec<(String, Vec<f32>)> {
     let mut random = Random::new(seed);
     let row = |n: usize| {
@@ -40,7 +40,7 @@ fn rows(seed: u64, count: usize) -> Vec<(String, Vec<f32>)> {
 }
 
 #[test]
-fn rows_come_back_within_their_precision_from_the_log_from_segments_and_after_compaction() {
+fn rows_are_returned_within_their_precision_from_log_segments_and_compaction() {
     for (metric, precision) in [Metric::Ip, Metric::L2, Metric::Cosine]
         .into_iter()
         .flat_map(|metric| Precision::ALL.map(|precision| (metric, precision)))
@@ -53,7 +53,7 @@ fn rows_come_back_within_their_precision_from_the_log_from_segments_and_after_co
             (Precision::F32, _) => 0.0,
             (Precision::F16, _) => 1e-3,
             (Precision::I8, _) => 8e-3,
-            _ => panic!("a precision without a tolerance"),
+            _ => panic!("this precision has no tolerance"),
         };
         let check = |db: &Database| {
             for (key, vector) in &rows {
@@ -77,7 +77,7 @@ fn rows_come_back_within_their_precision_from_the_log_from_segments_and_after_co
         db.insert(&[put("another", &rows[0].1)]).unwrap();
         db.compact().unwrap();
         check(&db);
-        // What is given back may be inserted again: nothing changes.
+        // Inserting what was returned changes nothing.
         let again: Vec<Row> = (rows.iter())
             .map(|(key, _)| put(key, &given(&db, key)))
             .collect();
@@ -94,7 +94,7 @@ fn rows_come_back_within_their_precision_from_the_log_from_segments_and_after_co
 }
 
 #[test]
-fn a_cosine_row_of_another_length_is_another_row_with_the_same_hits() {
+fn changing_the_length_of_a_cosine_row_changes_the_row_but_not_its_hits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = create(&path, Metric::Cosine, Precision::F32);
@@ -118,7 +118,7 @@ fn a_cosine_row_of_another_length_is_another_row_with_the_same_hits() {
 }
 
 #[test]
-fn codes_follow_from_the_rounded_vectors_and_a_rebuild_finds_them_again() {
+fn codes_are_computed_from_rounded_vectors_and_a_rebuild_reproduces_them() {
     for precision in Precision::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
@@ -159,7 +159,7 @@ fn vectors_that_do_not_fit_into_halves_are_refused() {
 }
 
 #[test]
-fn fewer_bits_take_less_disk() {
+fn fewer_bits_take_less_disk_space() {
     let sizes = Precision::ALL.map(|precision| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");

@@ -1,4 +1,4 @@
-//! Keys by prefix: read in passing, and deleted in batches in the order of insertion.
+//! Keys by prefix: listed, and deleted in batches in the order of insertion.
 
 use mopqdb::{Database, Metric, Reader, Snapshot, Watch};
 use mopqdb_tests::support::{put, small, vectors};
@@ -16,7 +16,7 @@ fn keys(snapshot: &Snapshot, prefix: &str) -> Vec<String> {
     keys
 }
 
-/// Rows in one insert: nine in ten begin with `log/`.
+/// Inserts rows in one batch, nine in ten of which have keys that begin with `log/`.
 fn filled(path: &std::path::Path, rows: usize) -> Database {
     let options = small().seal_rows(rows / 3);
     let new = mopqdb::CreateOptions::vectors(1, Metric::Ip);
@@ -35,17 +35,17 @@ fn filled(path: &std::path::Path, rows: usize) -> Database {
 }
 
 #[test]
-fn keys_come_in_the_order_of_insertion_wherever_the_rows_are() {
+fn keys_are_in_the_order_of_insertion_wherever_the_rows_are() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 1, Metric::Ip);
     let mut expected = Vec::new();
     for n in 0..170 {
-        // 7 and 200 have no order in common, so that rows sorted by key would not pass.
+        // Steps of 7 and 200 have different orders, so rows sorted by key would fail the test.
         let key = format!("{}/{}", ["a", "ab", "é"][n % 3], n * 7 % 200);
         db.insert(&[put(&key, &[n as f32])]).unwrap();
         expected.push(key);
     }
-    // A replaced row is as new as its replacement, a deleted one is gone.
+    // A replaced row is as new as its replacement; a deleted one is absent.
     db.insert(&[put(&expected[5], &[-1.0])]).unwrap();
     let replaced = expected.remove(5);
     expected.push(replaced);
@@ -60,7 +60,7 @@ fn keys_come_in_the_order_of_insertion_wherever_the_rows_are() {
         assert_eq!(keys(&db.snapshot(), prefix), with(prefix), "{prefix:?}");
         assert_eq!(keys(&reader.snapshot(), prefix), with(prefix), "{prefix:?}");
     }
-    // What the caller returns ends it.
+    // An error of the caller ends it.
     let mut seen = 0;
     let error = db.snapshot().for_each_key("", |_| {
         seen += 1;
@@ -73,7 +73,7 @@ fn keys_come_in_the_order_of_insertion_wherever_the_rows_are() {
 }
 
 #[test]
-fn a_prefix_is_deleted_and_nothing_else_is() {
+fn deleting_a_prefix_deletes_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let db = filled(&dir.path().join("db"), 12_000);
     assert_eq!(db.delete_prefix("nothing", &Watch::new()).unwrap(), 0);
@@ -94,7 +94,7 @@ fn a_prefix_is_deleted_and_nothing_else_is() {
 }
 
 #[test]
-fn stopped_half_way_the_oldest_are_gone_and_the_same_call_deletes_the_others() {
+fn an_interrupted_deletion_has_deleted_the_oldest_rows_and_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = filled(&path, 12_000);

@@ -1,4 +1,4 @@
-//! Changing the model under a running database.
+//! Changing the model of a database in use.
 
 use mopqdb::testing::scan::Scanner;
 use mopqdb::{
@@ -38,7 +38,10 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
     let first = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 1);
     let second = codebooks(dir.path(), &flat, 8, Metric::Ip, true, 2);
     register_model(&path, &first).unwrap();
-    assert!(db.model().id().is_none(), "registering switches nothing");
+    assert!(
+        db.model().id().is_none(),
+        "registering does not switch the model"
+    );
     let done = db
         .rebuild(&RebuildOptions::default().model(Some(first.model_id())))
         .unwrap();
@@ -56,7 +59,7 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
         .unwrap();
     oracle.check(&db.snapshot(), &queries, Metric::Ip, Some(&second));
 
-    // Back, reusing what is still there.
+    // Back to the first model, reusing its files.
     let back = db
         .rebuild(&RebuildOptions::default().model(Some(first.model_id())))
         .unwrap();
@@ -80,7 +83,7 @@ fn a_rebuild_switches_to_the_codes_of_the_new_model_and_back() {
 }
 
 #[test]
-fn a_rebuild_prepared_beside_a_writer_is_committed_by_it_and_loses_nothing() {
+fn a_rebuild_prepared_during_writes_is_committed_by_the_writer_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(22);
@@ -89,7 +92,7 @@ fn a_rebuild_prepared_beside_a_writer_is_committed_by_it_and_loses_nothing() {
     register_model(&path, &model).unwrap();
     let queries: Vec<_> = (0..3).map(|_| random.vector(8)).collect();
     std::thread::scope(|scope| {
-        // Another process would call just this: it does not have the lock.
+        // Another process, which does not hold the lock, would call exactly this.
         let other = scope.spawn(|| rebuild(&path, &RebuildOptions::default()));
         let mut n = 1000;
         while !other.is_finished() {
@@ -97,7 +100,7 @@ fn a_rebuild_prepared_beside_a_writer_is_committed_by_it_and_loses_nothing() {
             db.insert(&[put(&n.to_string(), &vector)]).unwrap();
             oracle.put(&n.to_string(), vector);
             n += 1;
-            // Wholly of the old model or wholly of the new one.
+            // All of the old model, or all of the new one.
             let snapshot = db.snapshot();
             let bundle = snapshot.model().id().map(|_| &model);
             let search = bundle.map_or(Search::Exact, |_| Search::Codes);
@@ -128,7 +131,7 @@ fn a_reader_finishes_on_its_snapshot_and_sees_the_new_model_when_it_refreshes() 
     let model = codebooks(dir.path(), &flat, 8, Metric::Ip, false, 4);
     register_model(&path, &model).unwrap();
     drop(db);
-    // Nobody has the lock: the rebuild commits by itself.
+    // No one holds the lock, so the rebuild commits by itself.
     rebuild(&path, &RebuildOptions::default()).unwrap();
     oracle.check(&reader.snapshot(), &queries, Metric::Ip, None);
     assert!(reader.refresh().unwrap());
@@ -170,7 +173,7 @@ fn a_database_can_start_with_codebooks() {
 }
 
 #[test]
-fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
+fn a_database_trains_its_first_quantizer_if_the_options_ask_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(27);
@@ -198,7 +201,11 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let model = db.model();
-    assert_eq!(model.shape().unwrap().subspaces(), 6, "12 is not cut by 8");
+    assert_eq!(
+        model.shape().unwrap().subspaces(),
+        6,
+        "8 does not divide 12"
+    );
     insert(&db, &mut oracle, 400..420);
     let queries = [vec![0.25; 12], vec![-0.5; 12]];
     oracle.check(&db.snapshot(), &queries, Metric::Ip, model.bundle());
@@ -209,14 +216,14 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
     assert_eq!(methods(), ["exact", "opq"]);
     drop(db);
 
-    // Once is enough; and what was learned is there again.
+    // It is trained once, and the result is there after reopening.
     let db = Database::open(&path, asked.clone()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(db.model().id(), model.id());
     assert_eq!(methods(), ["exact", "opq"]);
     oracle.check(&db.snapshot(), &queries, Metric::Ip, model.bundle());
 
-    // Whoever goes back to exact answers is not overruled, now or after reopening.
+    // A user who switches back to exact search is not overruled, now or after reopening.
     db.rebuild(&to(ModelId::exact(model.encoder_id()))).unwrap();
     let overruled = |db: &Database| {
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -230,7 +237,7 @@ fn a_database_that_is_asked_to_trains_its_first_quantizer_by_itself() {
 
 #[test]
 fn a_first_quantizer_is_switched_to_only_if_it_finds_the_nearest_rows() {
-    // Noise in 128 dimensions, of which eight bytes tell little; the same with 120 of them almost nothing.
+    // Noise in 128 dimensions, of which eight bytes represent little; and the same with 120 dimensions near zero.
     for (small_after, switches) in [(128, false), (8, true)] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("db");
@@ -248,7 +255,7 @@ fn a_first_quantizer_is_switched_to_only_if_it_finds_the_nearest_rows() {
         let due = |rows: u64| db.auto_quantize(rows, &watch).unwrap();
         assert_eq!(due(3001), AutoQuantized::NotDue);
         let AutoQuantized::Tried(trial) = due(3000) else {
-            panic!("it is due")
+            panic!("it must be tried")
         };
         println!("{trial:?}");
         assert_eq!((trial.bytes_per_row, trial.queries), (8, 300));
@@ -256,10 +263,10 @@ fn a_first_quantizer_is_switched_to_only_if_it_finds_the_nearest_rows() {
         assert_eq!(trial.switched, trial.recall >= AUTO_QUANTIZE_RECALL);
         assert_eq!(db.model().quantizer().is_some(), switches);
         let listed = find_model(&path, &trial.model.to_string()).unwrap();
-        assert_eq!(listed, trial.model, "it is one of the models either way");
+        assert_eq!(listed, trial.model, "it is one of the models in both cases");
         assert_eq!(due(3000), AutoQuantized::Had);
 
-        // The recall is that of queries, counted here again: rows 5, 15, 25 were set aside, as every tenth.
+        // The recall of queries is counted here again: rows 5, 15, 25 and so on, every tenth, were set aside.
         db.rebuild(&to(trial.model)).unwrap();
         let mut kept = 0;
         for n in (5..3000).step_by(10) {
@@ -307,7 +314,7 @@ fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
         let listed = models(&path).unwrap();
         assert_eq!(listed.len(), 1);
         assert!(listed[0].exact && listed[0].active && listed[0].id == exact);
-        // It is not chosen unless it is named, and to switch to what is active does nothing.
+        // It is chosen only by name, and switching to the active model does nothing.
         let nothing = db.rebuild(&RebuildOptions::default()).unwrap_err();
         assert!(matches!(nothing, Error::NoModel { .. }), "{nothing}");
         db.rebuild(&to(exact)).unwrap();
@@ -325,7 +332,7 @@ fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
         oracle.check(&db.snapshot(), &queries, metric, Some(&bundle));
         let reader = Reader::open(&path, Options::default()).unwrap();
 
-        // Rows in no segment yet come along.
+        // Rows that are in no segment yet are included.
         for n in 170..190 {
             let vector = random.vector(8);
             db.insert(&[put(&n.to_string(), &vector)]).unwrap();
@@ -344,7 +351,7 @@ fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
         assert!(db.warnings().is_empty());
         oracle.check(&db.snapshot(), &queries, metric, None);
 
-        // The newest is the trained one, from exact as from anywhere; and back by a process without the lock.
+        // The newest is the trained one, also when switching from exact; and back by a process without the lock.
         assert_eq!(db.rebuild(&RebuildOptions::default()).unwrap().model, model);
         oracle.check(&db.snapshot(), &queries, metric, Some(&bundle));
         assert_eq!(rebuild(&path, &to(exact)).unwrap().model, exact);
@@ -363,7 +370,7 @@ fn exact_is_a_model_that_every_database_has_and_can_be_switched_to_and_from() {
 }
 
 #[test]
-fn a_bundle_that_does_not_fit_is_refused_with_what_to_do_and_changes_nothing() {
+fn a_bundle_that_does_not_fit_is_refused_with_a_remedy_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(29);
@@ -398,7 +405,7 @@ fn a_bundle_that_does_not_fit_is_refused_with_what_to_do_and_changes_nothing() {
 }
 
 #[test]
-fn rows_that_are_in_no_segment_yet_are_counted_and_told_too() {
+fn rows_of_the_tail_are_counted_and_reported_too() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random::new(26);
     let flat: Vec<f32> = (0..90).flat_map(|_| random.vector(8)).collect();
@@ -428,7 +435,7 @@ fn rows_that_are_in_no_segment_yet_are_counted_and_told_too() {
 }
 
 #[test]
-fn threads_that_share_a_batch_answer_as_one_query_at_a_time_does() {
+fn a_batch_on_several_threads_answers_like_single_queries() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(23);
@@ -437,7 +444,7 @@ fn threads_that_share_a_batch_answer_as_one_query_at_a_time_does() {
     register_model(&path, &model).unwrap();
     db.rebuild(&RebuildOptions::default().model(Some(model.model_id())))
         .unwrap();
-    // So many that their tables, their scan and their hits are all worth sharing.
+    // There are enough queries that their tables, scans and hits are all worth sharing.
     let vectors: Vec<_> = (0..20_000).map(|_| random.vector(8)).collect();
     let queries: Vec<Query<'_>> = vectors.iter().map(|query| query[..].into()).collect();
     let options = QueryOptions::top(3);

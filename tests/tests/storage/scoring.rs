@@ -1,4 +1,4 @@
-//! Learned scorers: what they change in an answer, and what switching to one does not touch.
+//! Learned scorers: how they change answers, and what a switch to one leaves unchanged.
 
 use mopqdb::bundle::BundleWriter;
 use mopqdb::{
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const DIM: usize = 8;
 
-/// A model with the codes of another, and a scorer.
+/// Returns a model with the codes of another, and a scorer.
 fn scored(dir: &Path, base: &Bundle, scorer: &Scorer, serving: Option<Serving>) -> Bundle {
     let mut writer = BundleWriter::new(dir)
         .encoder_from(base)
@@ -32,7 +32,7 @@ fn rebuild(db: &Database, bundle: &Bundle) -> mopqdb::Rebuilt {
         .unwrap()
 }
 
-/// Every file of every segment, with the time of its last change.
+/// Returns every file of every segment, with the time of its last change.
 fn segment_files(dir: &Path) -> BTreeMap<String, std::time::SystemTime> {
     let entries = std::fs::read_dir(dir.join("segments")).unwrap();
     let files = entries.map(|entry| {
@@ -60,7 +60,7 @@ fn mapped(query: &[f32], map: &[f32]) -> Vec<f32> {
 }
 
 #[test]
-fn a_new_scorer_changes_the_record_alone_and_answers_follow_it() {
+fn a_new_scorer_changes_only_the_record_and_the_answers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(61);
@@ -68,7 +68,7 @@ fn a_new_scorer_changes_the_record_alone_and_answers_follow_it() {
     let vectors: Vec<Vec<f32>> = (0..500).map(|_| whole()).collect();
     let queries: Vec<Vec<f32>> = (0..5).map(|_| whole()).collect();
     let new = CreateOptions::vectors(DIM, Metric::Ip);
-    // Rows stay in the tail until they are sealed by hand.
+    // Rows stay in the tail until the test seals them.
     let options = small().seal_rows(1000);
     let db = Database::create(&path, &new, options).unwrap();
     let key = |n: usize| format!("k{n:03}");
@@ -80,7 +80,7 @@ fn a_new_scorer_changes_the_record_alone_and_answers_follow_it() {
     db.insert(&rows[300..450]).unwrap();
     let base = codebooks(dir.path(), &vectors.concat(), DIM, Metric::Ip, false, 1);
     rebuild(&db, &base);
-    // A tail, which stays one.
+    // These rows stay in the tail.
     db.insert(&rows[450..]).unwrap();
 
     let map = map(&mut random);
@@ -126,16 +126,16 @@ fn a_new_scorer_changes_the_record_alone_and_answers_follow_it() {
     };
     let reader = Reader::open(&path, small()).unwrap();
     for query in &queries {
-        // As many candidates as the bundle proposes, unless the query says otherwise.
+        // A query takes as many candidates as the bundle proposes, unless it sets another number.
         check(&db.query(query, 10).unwrap(), query, 40);
         check(&reader.query(query, 10).unwrap(), query, 40);
         let options = QueryOptions::top(10).candidates(500);
         check(&db.query_with(query, &options).unwrap(), query, 500);
         let exact = QueryOptions::top(10).search(Search::Exact);
         for hit in db.query_with(query, &exact).unwrap() {
-            assert_eq!(hit.similarity, Some(hit.score), "exact search takes no map");
+            assert_eq!(hit.similarity, Some(hit.score), "exact search uses no map");
         }
-        // A least similarity leaves hits out wherever they stand.
+        // A minimum similarity removes hits at any rank.
         let least = 2.0;
         let all = db
             .query_with(query, &QueryOptions::top(500).candidates(500))
@@ -161,7 +161,7 @@ fn a_new_scorer_changes_the_record_alone_and_answers_follow_it() {
         assert_eq!(kept, expected[3..]);
     }
 
-    // Opened again it is the same; rolled back, what it was.
+    // Reopened, it answers the same; rolled back, as before.
     let before: Vec<_> = queries.iter().map(|q| db.query(q, 10).unwrap()).collect();
     db.close().unwrap();
     let db = Database::open(&path, small()).unwrap();
@@ -178,7 +178,7 @@ fn a_new_scorer_changes_the_record_alone_and_answers_follow_it() {
 }
 
 #[test]
-fn a_scorer_without_codes_orders_what_exact_search_finds() {
+fn a_scorer_without_codes_orders_the_rows_of_exact_search() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(62);
@@ -211,7 +211,7 @@ fn a_scorer_without_codes_orders_what_exact_search_finds() {
         .map(|hit| (hit.score, hit.key.parse().unwrap()))
         .collect();
     assert_eq!(found, expected[..20]);
-    // `exact` is another model, and always there.
+    // `exact` is another model, which always exists.
     db.rebuild(&RebuildOptions::default().model(Some(mopqdb::find_model(&path, "exact").unwrap())))
         .unwrap();
     assert!(

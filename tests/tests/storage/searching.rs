@@ -1,4 +1,4 @@
-//! Ways of searching, against plain scans: the same answer wherever the rows are and whoever computes it.
+//! Search modes compared with plain scans: the same answer wherever the rows are and whatever computes it.
 
 use mopqdb::testing::kernel::Kernel;
 use mopqdb::testing::scan::Scanner;
@@ -13,19 +13,19 @@ use std::sync::Arc;
 
 const DIM: usize = 8;
 
-/// Small whole numbers: sums are exact in any order, and ties abound.
+/// Returns small whole numbers, whose sums are exact in any order and often tie.
 fn whole(random: &mut Random) -> Vec<f32> {
     (0..DIM).map(|_| random.below(5) as f32 - 2.0).collect()
 }
 
-/// What was done to a database, in order.
+/// An operation on a database.
 #[derive(Debug, Clone)]
 enum Step {
     Insert(Vec<Row>),
     Delete(Vec<String>),
 }
 
-/// The steps, what they leave, and codebooks for it.
+/// The steps, their result, and codebooks for it.
 struct World {
     steps: Vec<Step>,
     oracle: Oracle,
@@ -38,7 +38,7 @@ fn world(dir: &Path, metric: Metric) -> World {
     let mut steps = Vec::new();
     let mut oracle = Oracle::default();
     for batch in 0..12 {
-        // Some keys come again in a later batch: then the row before is replaced.
+        // Some keys occur again in a later batch, which replaces the earlier row.
         let mut names = BTreeSet::new();
         while names.len() < 50 {
             names.insert(format!("{}/{}", random.below(7), random.below(60)));
@@ -70,7 +70,7 @@ fn world(dir: &Path, metric: Metric) -> World {
 }
 
 impl World {
-    /// A database in which the steps were done, the codebooks being switched to after some of them.
+    /// A database to which the steps were applied, with a switch to the codebooks after some of them.
     fn database(
         &self,
         path: &Path,
@@ -97,7 +97,8 @@ impl World {
         db
     }
 
-    /// The best rows by codes or by vectors, among those whose key passes: key and score, ties in order of insertion.
+    /// Returns the best rows by codes or by vectors, among those whose key passes: key and score, ties in order of
+    /// insertion.
     fn plain(
         &self,
         query: &[f32],
@@ -127,7 +128,7 @@ impl World {
         all
     }
 
-    /// The rows that a search with candidates finds: the best by codes, ordered by vectors.
+    /// Returns the rows that a search with candidates finds: the best by codes, ordered by vectors.
     fn rescored(
         &self,
         query: &[f32],
@@ -173,7 +174,7 @@ fn switch(db: &Database, bundle: &Bundle) {
     db.rebuild(&options).unwrap();
 }
 
-/// Sees that hits are these rows with these scores, bit for bit.
+/// Checks that hits are these rows with these scores, bit for bit.
 fn same(hits: &[Hit], expected: &[Plain], has_similarity: bool, what: &str) {
     let found: Vec<(&str, f32)> = hits.iter().map(|hit| (&hit.key[..], hit.score)).collect();
     let wanted: Vec<(&str, f32)> = (expected.iter().map(|row| (&row.key[..], row.score))).collect();
@@ -184,7 +185,7 @@ fn same(hits: &[Hit], expected: &[Plain], has_similarity: bool, what: &str) {
     }
 }
 
-/// Every way of searching in a snapshot, against plain scans.
+/// Compares every search mode in a snapshot with plain scans.
 fn check(world: &World, snapshot: &Snapshot, metric: Metric, what: &str) {
     let all = |_: &str| true;
     let rows = world.oracle.rows.len();
@@ -230,7 +231,7 @@ fn check(world: &World, snapshot: &Snapshot, metric: Metric, what: &str) {
 }
 
 #[test]
-fn answers_are_those_of_plain_scans_wherever_the_rows_are() {
+fn answers_equal_plain_scans_wherever_the_rows_are() {
     for metric in [Metric::Ip, Metric::L2] {
         let dir = tempfile::tempdir().unwrap();
         let world = world(dir.path(), metric);
@@ -272,8 +273,8 @@ fn answers_are_the_same_on_every_kernel_and_number_of_threads() {
 }
 
 #[test]
-fn vectors_of_any_length_are_scored_as_the_exact_scan_scores_them() {
-    // Sums that are rounded: the order in which a kernel adds shows in the last bit.
+fn candidates_of_any_width_are_scored_like_the_exact_scan() {
+    // The sums are rounded, so the last bit shows the order in which a kernel adds.
     for (dim, metric) in [
         (1, Metric::Ip),
         (7, Metric::L2),
@@ -317,7 +318,7 @@ fn vectors_of_any_length_are_scored_as_the_exact_scan_scores_them() {
 }
 
 #[test]
-fn pages_one_after_the_other_are_one_long_answer() {
+fn consecutive_pages_form_one_long_answer() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path(), Metric::Ip);
     let db = world.database(&dir.path().join("db"), Metric::Ip, small(), 3);
@@ -384,7 +385,7 @@ fn a_filter_is_applied_before_the_candidates_are_taken() {
 }
 
 #[test]
-fn least_scores_cut_an_answer_and_never_reorder_it() {
+fn minimum_scores_shorten_an_answer_and_never_reorder_it() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path(), Metric::Ip);
     let db = world.database(&dir.path().join("db"), Metric::Ip, small(), 3);
@@ -410,12 +411,12 @@ fn least_scores_cut_an_answer_and_never_reorder_it() {
 }
 
 #[test]
-fn a_batch_answers_as_its_queries_do_one_by_one() {
+fn a_batch_answers_like_its_queries_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path(), Metric::L2);
     let db = world.database(&dir.path().join("db"), Metric::L2, small(), 3);
     let mut random = Random::new(77);
-    // More than share a pass.
+    // More queries than share a pass.
     let asked: Vec<Vec<f32>> = (0..150).map(|_| whole(&mut random)).collect();
     let queries: Vec<Query<'_>> = asked.iter().map(Query::from).collect();
     for search in [Search::Auto, Search::Codes, Search::Exact] {
@@ -428,14 +429,14 @@ fn a_batch_answers_as_its_queries_do_one_by_one() {
 }
 
 #[test]
-fn a_deleted_row_is_no_candidate() {
+fn a_deleted_row_is_not_a_candidate() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path(), Metric::Ip);
     let db = world.database(&dir.path().join("db"), Metric::Ip, small(), 3);
     let query = &world.queries[0];
     let few = QueryOptions::top(5).candidates(5);
     let mut best = world.plain(query, Metric::Ip, true, &|_| true);
-    // Whoever would be a candidate goes: the next ones are, as if the others had never been.
+    // All candidates are deleted. The next ones take their place, as if the others had never existed.
     for _ in 0..5 {
         let gone: Vec<String> = best.drain(..5).map(|row| row.key).collect();
         let gone: Vec<&str> = gone.iter().map(String::as_str).collect();
@@ -450,7 +451,7 @@ fn a_deleted_row_is_no_candidate() {
 }
 
 #[test]
-fn stages_are_explained_with_what_they_counted() {
+fn explain_reports_the_counts_of_each_stage() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path(), Metric::Ip);
     let db = world.database(&dir.path().join("db"), Metric::Ip, small(), 3);
@@ -469,7 +470,7 @@ fn stages_are_explained_with_what_they_counted() {
     assert_eq!((auto.search, auto.candidates), (Search::Auto, Some(50)));
     assert_eq!(counts(0), (1, 0));
     assert_eq!(counts(1), (rows, 0));
-    // Two bytes for each row, in blocks of 64 rows.
+    // Two bytes per row, in blocks of 64 rows.
     assert!(counts(2).0 >= 50 && counts(2).1 >= 2 * rows && counts(2).1 % 128 == 0);
     assert_eq!(counts(3), (50, 50 * 4 * DIM as u64));
     assert!((1..=50).contains(&auto.stages[3].pages));
@@ -483,7 +484,7 @@ fn stages_are_explained_with_what_they_counted() {
 }
 
 #[test]
-fn without_codes_auto_is_exact_and_codes_says_what_to_do() {
+fn without_codes_auto_is_exact_and_codes_is_an_error_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let db = vectors(&dir.path().join("db"), 2, Metric::Ip);
     db.insert(&[put("a", &[1.0, 0.0]), put("b", &[0.0, 1.0])])
@@ -493,7 +494,7 @@ fn without_codes_auto_is_exact_and_codes_says_what_to_do() {
     let auto = ask(top.clone()).unwrap();
     assert_eq!(auto, ask(top.clone().search(Search::Exact)).unwrap());
     assert_eq!(auto[0].similarity, Some(1.0));
-    // They are there for the day when there are codes.
+    // Options for codes are accepted even without codes.
     assert_eq!(auto, ask(top.clone().candidates(10)).unwrap());
     let (_, explained) = (db.snapshot())
         .query_explained(&[Query::from(&[1.0, 0.5])], &top)
@@ -510,7 +511,7 @@ fn without_codes_auto_is_exact_and_codes_says_what_to_do() {
 }
 
 #[test]
-fn options_that_contradict_themselves_are_refused_in_words() {
+fn contradicting_options_are_refused_with_a_message() {
     let dir = tempfile::tempdir().unwrap();
     let world = world(dir.path(), Metric::Ip);
     let db = world.database(&dir.path().join("db"), Metric::Ip, small(), 3);
@@ -554,7 +555,7 @@ fn options_that_contradict_themselves_are_refused_in_words() {
         assert!(matches!(error, Error::Invalid(_)), "{error:?}");
         assert!(error.to_string().contains(said), "{said}: {error}");
     }
-    // As many as there may be, which is more than there are.
+    // The largest allowed number, which exceeds the number of rows.
     let rows = world.oracle.rows.len();
     for most in [
         top(10_000),
@@ -567,7 +568,7 @@ fn options_that_contradict_themselves_are_refused_in_words() {
     }
 }
 
-/// The one file with these rows' vectors, and where the vector of one of them is.
+/// Returns the only file with the vectors of these rows, and the position of one vector in it.
 fn stored_at(db: &Path, vector: &[f32]) -> (std::path::PathBuf, usize) {
     let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
     let mut found = Vec::new();
@@ -589,7 +590,7 @@ fn stored_at(db: &Path, vector: &[f32]) -> (std::path::PathBuf, usize) {
 }
 
 #[test]
-fn damaged_vectors_under_intact_codes_are_named_and_codes_still_answer() {
+fn damaged_vectors_are_an_error_and_search_by_codes_still_works() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(8);

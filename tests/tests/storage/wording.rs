@@ -1,4 +1,4 @@
-//! Searching texts by their words: scores are those of the plain formula, wherever the rows are.
+//! Searching texts by their words: scores equal the plain formula, wherever the rows are.
 
 use mopqdb::bundle::{Bundle, BundleWriter, tiny_bundle};
 use mopqdb::{
@@ -9,7 +9,7 @@ use mopqdb_tests::support::{Random, small};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Words of few letters, so that many rows share some.
+/// Returns a text of words with few letters, so that many rows share some.
 fn text(random: &mut Random) -> String {
     let words = 1 + random.below(12);
     let word = |random: &mut Random| ["ant", "bee", "cat", "dog", "elk", "fox"][random.below(6)];
@@ -26,7 +26,7 @@ fn create(path: &Path, options: Options) -> Database {
     Database::create(path, &new, options).unwrap()
 }
 
-/// BM25 of every row, as in a textbook: key and score, best first, ties in the order of insertion.
+/// Returns BM25 of every row, as in a textbook: key and score, best first, ties in the order of insertion.
 fn bm25(rows: &[(String, String)], query: &str) -> Vec<(String, f64)> {
     let terms: BTreeSet<&str> = query.split(' ').collect();
     let n = rows.len() as f64;
@@ -56,7 +56,7 @@ fn by_words(k: usize) -> QueryOptions {
 }
 
 #[test]
-fn scores_are_those_of_the_plain_formula_wherever_the_rows_are() {
+fn scores_equal_the_plain_formula_wherever_the_rows_are() {
     let mut random = Random::new(81);
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut steps: Vec<(Vec<Row>, Vec<String>)> = Vec::new();
@@ -67,7 +67,7 @@ fn scores_are_those_of_the_plain_formula_wherever_the_rows_are() {
             if put.iter().any(|row: &Row| row.key == key) {
                 continue;
             }
-            // A replaced row is a new one, at the end.
+            // A replaced row counts as a new one, at the end.
             if !rows.iter().any(|row| *row == (key.clone(), text.clone())) {
                 rows.retain(|(other, _)| *other != key);
                 rows.push((key.clone(), text.clone()));
@@ -148,7 +148,7 @@ fn scores_are_those_of_the_plain_formula_wherever_the_rows_are() {
         assert_eq!(bits(&ask(&db)), bits(&answers));
         let verified = db.verify(&Default::default()).unwrap();
         assert!(verified.is_sound(), "{:?}", verified.problems);
-        // Pages, and a filter, whose statistics are still those of all rows.
+        // Pages, and a filter, which does not change the statistics over all rows.
         let all = &answers[1];
         let page = db.query_with("bee cat", &by_words(5).offset(3)).unwrap();
         assert_eq!(page, all[3..8]);
@@ -221,18 +221,18 @@ fn auto_adds_the_weighted_words_to_the_similarity() {
             }
         }
         assert!(hits.windows(2).all(|two| two[0].score >= two[1].score));
-        // A vector has no words.
+        // A query by vector has no words.
         let vector = db.model().encode_queries(&[query]).unwrap();
         for hit in db.query_with(&vector, &QueryOptions::top(5)).unwrap() {
             assert_eq!((hit.words, hit.similarity), (None, Some(hit.score)));
         }
     }
-    // With few candidates, a row that only its words find is there too.
+    // With few candidates, a row that only its words find is included too.
     let few = QueryOptions::top(3).candidates(3);
     for hit in db.query_with(query, &few).unwrap() {
         assert!(similarities.contains_key(&hit.key));
     }
-    // Reciprocal ranks, by hand.
+    // Reciprocal ranks, computed here.
     let rank = |scores: &BTreeMap<String, f32>| -> BTreeMap<String, usize> {
         let mut order: Vec<(&String, f32)> =
             scores.iter().map(|(key, score)| (key, *score)).collect();
@@ -259,7 +259,7 @@ fn auto_adds_the_weighted_words_to_the_similarity() {
 }
 
 #[test]
-fn statistics_of_a_model_stay_as_rows_come() {
+fn statistics_of_a_model_do_not_change_with_new_rows() {
     let dir = tempfile::tempdir().unwrap();
     let db = create(&dir.path().join("db"), small());
     db.insert(&[Row::text("a", "ant bee"), Row::text("b", "bee bee cat")])
@@ -284,7 +284,7 @@ fn statistics_of_a_model_stay_as_rows_come() {
 }
 
 #[test]
-fn where_there_are_no_words_it_says_what_to_do() {
+fn word_search_without_words_is_an_error_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let ask = |db: &Database| db.query_with("ant", &by_words(3)).unwrap_err().to_string();
     let vectors = CreateOptions::vectors(4, Metric::Ip);
@@ -294,7 +294,7 @@ fn where_there_are_no_words_it_says_what_to_do() {
     let db = Database::create(dir.path().join("w"), &without, small()).unwrap();
     db.insert(&[Row::text("a", "ant")]).unwrap();
     assert!(ask(&db).contains("no words to search by"));
-    // It was decided: a rebuild of the active model does not add them.
+    // This was decided at creation: a rebuild of the active model does not add them.
     let options = RebuildOptions::default().model(db.model().model_id());
     db.rebuild(&options).unwrap();
     assert!(ask(&db).contains("no words to search by"));
@@ -327,7 +327,7 @@ fn where_there_are_no_words_it_says_what_to_do() {
 }
 
 #[test]
-fn a_lost_word_index_is_written_again_by_rebuild_and_by_repair() {
+fn rebuild_and_repair_write_a_lost_word_index_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let db = create(&path, small());
@@ -353,7 +353,7 @@ fn a_lost_word_index_is_written_again_by_rebuild_and_by_repair() {
         error.to_string().contains("rebuild of the active model"),
         "{error}"
     );
-    // Without words on every part.
+    // Without words for every part, no words are searched.
     assert!(
         db.query("ant 7", 3)
             .unwrap()
