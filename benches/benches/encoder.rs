@@ -1,8 +1,8 @@
-//! The encoder: speed against a plain Python script on the same texts and threads, the time to the first vector, the
-//! difference that a batch makes, and memory over a million texts.
+//! The encoder: its speed compared with a plain Python script on the same texts and threads, the time to the first
+//! vector, the effect of batching, and memory over a million texts.
 //!
-//! `cargo bench -p mopqdb-benches --bench encoder -- speed [TEXTS] | first | tolerance | soak [TEXTS] [--bundle DIR]`. The Python
-//! peer runs where `MOPQDB_PEER_PYTHON` names an interpreter with onnxruntime, tokenizers and numpy.
+//! `cargo bench -p mopqdb-benches --bench encoder -- speed [TEXTS] | first | tolerance | soak [TEXTS] [--bundle DIR]`.
+//! The Python peer runs if `MOPQDB_PEER_PYTHON` names an interpreter with onnxruntime, tokenizers and numpy.
 
 use anyhow::{Context as _, Result};
 use mopqdb::bundle::{Bundle, tiny_bundle};
@@ -42,7 +42,7 @@ fn run() -> Result<()> {
     }
 }
 
-/// splitmix64: the same texts everywhere.
+/// splitmix64: the same texts on every machine.
 struct Generator(u64);
 
 impl Generator {
@@ -54,7 +54,7 @@ impl Generator {
     }
 }
 
-/// Texts of common words, each a token or two.
+/// Returns texts of common words of one or two tokens each.
 fn texts(n: usize, words: impl Fn(&mut Generator) -> usize) -> Vec<String> {
     let list: Vec<&str> = include_str!("../../engine/assets/tiny-words.txt")
         .lines()
@@ -77,7 +77,7 @@ fn load(dir: &Path, threads: usize) -> Result<std::sync::Arc<dyn Encoder>> {
 }
 
 fn speed(dir: &Path, n: usize) -> Result<()> {
-    // 13 tokens with the special ones; and lengths from 3 to 190 words, short ones more often, as texts are.
+    // Texts of 13 tokens, special tokens included; and texts of 3 to 190 words, mostly short, as in practice.
     let short = texts(n * 2, |_| 11);
     let mixed = texts(n, |generator| {
         let spread = [3, 6, 12, 24, 48, 95][generator.below(6)];
@@ -91,7 +91,7 @@ fn speed(dir: &Path, n: usize) -> Result<()> {
             let mut best = Seconds::MAX;
             let mut vectors = Vec::new();
             let mut peer = Seconds::MAX;
-            // In turns, so that a busy machine is busy for both; CPU time says more than the clock on such a one.
+            // In turns, so that other load affects both. On a busy machine CPU time says more than wall-clock time.
             for _ in 0..3 {
                 let started = Seconds::now()?;
                 vectors = encoder.encode_keys(&texts)?;
@@ -102,9 +102,9 @@ fn speed(dir: &Path, n: usize) -> Result<()> {
             }
             assert!(vectors.iter().all(|value| value.is_finite()));
             let rate = |seconds: f64| texts.len() as f64 / seconds;
-            let beside = if peer.wall < f64::MAX {
+            let peer = if peer.wall < f64::MAX {
                 format!(
-                    "Python {:.0} ({:.0} a CPU-second): {:.2}x by the clock, {:.2}x by CPU time",
+                    "Python {:.0} ({:.0} per CPU-second): {:.2}x in wall-clock time, {:.2}x in CPU time",
                     rate(peer.wall),
                     rate(peer.cpu),
                     peer.wall / best.wall,
@@ -114,7 +114,7 @@ fn speed(dir: &Path, n: usize) -> Result<()> {
                 "no Python peer (MOPQDB_PEER_PYTHON)".into()
             };
             println!(
-                "{name}, {threads} threads: {:.0} texts/s ({:.0} a CPU-second); {beside}",
+                "{name}, {threads} threads: {:.0} texts/s ({:.0} per CPU-second); {peer}",
                 rate(best.wall),
                 rate(best.cpu)
             );
@@ -123,7 +123,7 @@ fn speed(dir: &Path, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs the Python script on the same texts; it checks its vectors against ours before it times itself.
+/// Runs the Python script on the same texts. It compares its vectors with ours before it times itself.
 fn run_peer(
     dir: &Path,
     texts: &[&str],
@@ -157,14 +157,14 @@ fn run_peer(
     let (wall, cpu) = printed
         .trim()
         .split_once(' ')
-        .context("the peer prints two numbers")?;
+        .context("the peer must print two numbers")?;
     Ok(Some(Seconds {
         wall: wall.parse()?,
         cpu: cpu.parse()?,
     }))
 }
 
-/// Time by the clock and of all threads of this process.
+/// Wall-clock time, and CPU time of all threads of this process.
 #[derive(Clone, Copy)]
 struct Seconds {
     wall: f64,
@@ -182,7 +182,7 @@ impl Seconds {
             .duration_since(std::time::UNIX_EPOCH)?
             .as_secs_f64();
         let stat = std::fs::read_to_string("/proc/self/stat").context("reading /proc")?;
-        // After the name in parentheses, the 12th and 13th fields are ticks in user and system mode, 100 a second.
+        // After the name in parentheses, the 12th and 13th fields are ticks in user and system mode, 100 per second.
         let rest = stat.rsplit_once(')').context("no name")?.1;
         let ticks = rest
             .split_whitespace()
@@ -208,7 +208,7 @@ impl Seconds {
     }
 }
 
-/// From nothing to the first vector, as a query has it.
+/// Measures the time from opening the bundle to the first vector of a query.
 fn first(dir: &Path) -> Result<()> {
     let (started, begun) = (Instant::now(), Seconds::now()?);
     let bundle = Bundle::open(dir)?;
@@ -237,7 +237,7 @@ fn first(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The largest difference of a number between a text alone and in batches of all lengths.
+/// Measures the largest difference of a value between a text encoded alone and in batches of all lengths.
 fn tolerance(dir: &Path) -> Result<()> {
     let encoder = load(dir, 2)?;
     let texts = texts(400, |generator| 1 + generator.below(120));
@@ -261,20 +261,20 @@ fn tolerance(dir: &Path) -> Result<()> {
         least = least.min(dot(&alone, row) / (dot(&alone, &alone) * dot(row, row)).sqrt());
     }
     println!(
-        "alone against in a batch, {} texts: largest difference {most:.1e}, least cosine {least:.8}",
+        "alone compared with in a batch, {} texts: largest difference {most:.1e}, smallest cosine {least:.8}",
         texts.len()
     );
     Ok(())
 }
 
-/// Memory over many texts: it must stay flat.
+/// Measures memory over many texts: it must not grow.
 fn soak(dir: &Path, n: usize) -> Result<()> {
     let encoder = load(dir, 2)?;
     let started = Instant::now();
     let step = (n / 10).max(1);
     let mut rss = Vec::new();
     for done in (0..n).step_by(step) {
-        // Lengths and batch sizes change all the time, as they do in a long life.
+        // Lengths and batch sizes change all the time, as in a long-running program.
         let texts = texts(step, |generator| 1 + generator.below(40));
         for batch in texts.chunks(1 + done % 4097 + 500) {
             let batch: Vec<&str> = batch.iter().map(String::as_str).collect();

@@ -1,4 +1,5 @@
-//! Encoding, tables and training, on every kernel. Codes are compared with the plain ones before the clock starts.
+//! Encoding, tables and training, on every kernel. Codes are compared with those of the scalar kernel before the clock
+//! starts.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mopqdb::Metric;
@@ -28,7 +29,7 @@ fn encode(c: &mut Criterion) {
                 .expect("fits")
         };
         let mut expected = vec![0; 2_000 * subspaces];
-        on(Kernel::named("scalar").expect("always there"))
+        on(Kernel::named("scalar").expect("there is always a scalar kernel"))
             .quantize(&rows, &mut expected)
             .expect("finite");
         let mut group = c.benchmark_group(format!("encode {subspaces}x256"));

@@ -1,8 +1,8 @@
-//! What re-scoring costs: candidates by codes, ordered by their stored vectors, for each precision of these.
+//! The cost of re-scoring: candidates by codes, ordered by their stored vectors, for each precision of the vectors.
 //!
-//! `cargo bench --bench rescoring [f32] [f16] [i8]`. One core, `MOPQDB_BENCH_ROWS` rows (a million) of 384 dimensions in one segment, 400
-//! candidates. Warm: after other queries. Cold, as root on Linux: after the system has dropped its cache of files. With as many candidates as
-//! rows, the hits are seen to be those of an exact search before anything is timed.
+//! `cargo bench --bench rescoring [f32] [f16] [i8]`. One core, `MOPQDB_BENCH_ROWS` rows (a million) of 384 dimensions
+//! in one segment, 400 candidates. Warm: after other queries. Cold, as root on Linux: after the system has dropped its
+//! page cache. With as many candidates as rows, the hits must equal those of exact search before anything is timed.
 
 use mopqdb::bundle::BundleWriter;
 use mopqdb::quantizer::{TrainPq, train_pq};
@@ -30,7 +30,7 @@ fn main() {
         .finish()
         .expect("written");
     let queries = stream.take(1000);
-    // Those that are named, or all.
+    // The precisions that are named, or all.
     let named: Vec<String> = std::env::args().collect();
     let is_named = |precision: &Precision| named.iter().any(|name| name == precision.name());
     let any = Precision::ALL.iter().any(is_named);
@@ -68,7 +68,7 @@ fn options(search: Search, candidates: Option<usize>) -> QueryOptions {
     options
 }
 
-/// The times of the stages that order candidates, and of the whole query.
+/// Returns the times of the stages that order candidates, and of the whole query.
 fn ask(reader: &Reader, query: &[f32], options: &QueryOptions) -> (f64, f64) {
     let asked = reader
         .snapshot()
@@ -118,7 +118,7 @@ fn warm(path: &Path, precision: Precision, queries: &[f32]) {
         (times[0], times[times.len() / 2])
     });
     println!(
-        "{precision}, {rows} rows, warm, least and median: re-scoring 400 candidates {:.0} and {:.0} us; all of a query {:.0} and {:.0}, by \
+        "{precision}, {rows} rows, warm, minimum and median: re-scoring 400 candidates {:.0} and {:.0} us; a whole query {:.0} and {:.0}, by \
          codes alone {:.0} and {:.0}",
         score.0, score.1, auto.0, auto.1, codes.0, codes.1
     );
@@ -127,7 +127,7 @@ fn warm(path: &Path, precision: Precision, queries: &[f32]) {
 fn cold(path: &Path, precision: Precision, queries: &[f32], candidates: usize) {
     let mut times = Vec::new();
     for query in queries.chunks_exact(DIM).take(5) {
-        // Codes come to memory first; then the cache is dropped but for what is mapped, which are they.
+        // The codes are read into memory first. Then the cache is dropped except what is mapped, which is the codes.
         let reader = reader(path);
         ask(&reader, query, &options(Search::Codes, None));
         if !drop_caches() {

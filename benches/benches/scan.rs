@@ -1,5 +1,5 @@
-//! Scans of codes and of whole vectors, on every kernel. The answer is compared with a plain sum before the clock
-//! starts.
+//! Scans of codes and of full-precision vectors, on every kernel. The answer is compared with a plain sum before the
+//! clock starts.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use mopqdb::Metric;
@@ -44,7 +44,7 @@ fn codes(c: &mut Criterion) {
                     let scan = || {
                         scanner
                             .scan(&[&blocks], std::slice::from_ref(&table), k)
-                            .expect("in memory")
+                            .expect("a scan in memory does not fail")
                     };
                     check(&scan()[0], &plain_top(&table, &codes, k));
                     group.bench_function(BenchmarkId::new(kernel.name(), k), |b| b.iter(scan));
@@ -74,7 +74,10 @@ impl VectorSource for Rows {
 fn vectors(c: &mut Criterion) {
     let mut stream = Stream::isotropic(3, DIM);
     let (rows, query) = (Rows(stream.take(50_000)), stream.take(1));
-    let plain = Scanner::with_kernel(Kernel::named("scalar").expect("always there"), 1);
+    let plain = Scanner::with_kernel(
+        Kernel::named("scalar").expect("there is always a scalar kernel"),
+        1,
+    );
     let expected = plain
         .scan_exact(&[&rows], &query, Metric::Ip, 10)
         .expect("finite");

@@ -30,7 +30,7 @@ fn key(row: u32) -> String {
     format!("document/{row:08}")
 }
 
-/// Some sixty words that differ from row to row, as texts do.
+/// Returns about sixty words that differ from row to row, as in real texts.
 fn text(row: u32) -> String {
     let word = |i: u32| (row.wrapping_mul(2_654_435_761).rotate_left(i) % 5_000) ^ i;
     (0..60).map(|i| format!("w{} ", word(i))).collect()

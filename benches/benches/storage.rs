@@ -1,4 +1,4 @@
-//! The storage engine in figures: inserts, opening, memory, rebuilding, compacting, and a reader's latency beside each.
+//! Measures the storage engine: inserts, opening, memory, rebuilding, compacting, and a reader's latency during each.
 //!
 //! `cargo bench --bench storage` (a minute or two). Answers are checked before anything is timed.
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const DIM: usize = 128;
 
 fn main() {
-    // Run as a child, this process only reports its own memory, or burns a core.
+    // Run as a child, this process only reports its own memory, or keeps a core busy.
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some("--memory-of") => return report_memory(Path::new(&arguments[2])),
@@ -48,12 +48,12 @@ fn main() {
     opening(&path, rows);
     latency(&path);
     rebuilding(&path, rows);
-    latency_beside_a_rebuild(&path);
+    latency_during_a_rebuild(&path);
     drop(dir);
     compacting(rows / 2);
 }
 
-/// Clustered vectors, the same every time.
+/// Returns clustered vectors, the same every time.
 fn vector(n: usize) -> Vec<f32> {
     let mut state = (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -80,7 +80,7 @@ fn codebooks(dir: &Path) -> std::path::PathBuf {
     writer.finish().expect("written").dir().to_path_buf()
 }
 
-/// The same codebooks with every value scaled: another model, for the price of a multiplication.
+/// Returns a bundle with all codebook values scaled, which is a different model that is cheap to make.
 fn scaled(bundle: &Bundle, factor: f32, dir: &Path) -> Bundle {
     let quantizer = bundle.quantizer().expect("read").expect("codebooks");
     let book = quantizer.codebook();
@@ -99,7 +99,7 @@ fn scaled(bundle: &Bundle, factor: f32, dir: &Path) -> Bundle {
         .expect("written")
 }
 
-/// Registers a model that the database has not seen yet.
+/// Registers a model that is new to the database.
 fn another_model(path: &Path, n: usize) -> ModelId {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let active = Reader::open(path, Options::default())
@@ -125,7 +125,7 @@ fn text(path: &Path) -> &str {
         .expect("a temporary directory has a plain name")
 }
 
-/// Rebuilds in a process of its own, at two limits of memory.
+/// Rebuilds in a separate process, at two memory limits.
 fn rebuilding(path: &Path, rows: usize) {
     for limit in ["32", "256"] {
         let _ = another_model(path, limit.len());
@@ -141,7 +141,7 @@ fn rebuilding(path: &Path, rows: usize) {
     let verified = mopqdb::verify(path, &mopqdb::VerifyOptions::default().deep(true));
     assert!(
         verified.expect("verified").problems.is_empty(),
-        "codes are those of the rows"
+        "the codes must be those of the rows"
     );
 }
 
@@ -171,26 +171,30 @@ fn rebuild_on_and_on(path: &Path) -> ! {
     unreachable!()
 }
 
-/// p99 of a closed-loop reader beside a process that burns a core, and beside one that rebuilds with one thread.
-fn latency_beside_a_rebuild(path: &Path) {
+/// Measures p99 of a closed-loop reader next to a process that keeps a core busy, and next to one that rebuilds with
+/// one thread.
+fn latency_during_a_rebuild(path: &Path) {
     let options = Options::default().threads(1);
     let reader = Reader::open(path, options).expect("opened");
-    let beside = |arguments: &[&str]| {
+    let during = |arguments: &[&str]| {
         let mut other = child(arguments).spawn().expect("ran");
         let times = closed_loop(|query| {
             reader.refresh().expect("refreshed");
             reader.query(query, 10).expect("answered").len()
         });
-        assert!(other.try_wait().expect("asked").is_none(), "it still runs");
+        assert!(
+            other.try_wait().expect("its state can be read").is_none(),
+            "it still runs"
+        );
         other.kill().and_then(|()| other.wait()).expect("stopped");
         times
     };
-    let burning = beside(&["--burn"]);
-    let rebuilding = beside(&["--rebuild-on-and-on", text(path)]);
-    compare("beside `rebuild` with one thread", burning, rebuilding);
+    let burning = during(&["--burn"]);
+    let rebuilding = during(&["--rebuild-on-and-on", text(path)]);
+    compare("during `rebuild` with one thread", burning, rebuilding);
 }
 
-/// Merges many small segments in a process of its own, at two limits of memory.
+/// Merges many small segments in a separate process, at two memory limits.
 fn compacting(rows: usize) {
     for limit in ["32", "256"] {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -241,7 +245,7 @@ fn compact_once(arguments: &[String]) {
     assert_eq!(db.snapshot().rows(), rows);
 }
 
-/// The most that was ever resident, in bytes, mapped files included.
+/// Returns the peak resident memory in bytes, including mapped files.
 fn peak_memory() -> f64 {
     memory("VmHWM:")
 }
@@ -268,13 +272,13 @@ fn single_rows(db: &Database) {
             }
         });
         let rate = (each * threads) as f64 / started.elapsed().as_secs_f64();
-        println!("single-row inserts, {threads} callers: {rate:.0} acknowledged a second");
+        println!("single-row inserts, {threads} callers: {rate:.0} acknowledged per second");
     }
     assert!(db.get("1/0/1999").expect("read").is_some());
 }
 
-/// Ready-made rows, from one caller and from two: while one waits for the disk the other quantizes. The rows are there
-/// before the clock starts.
+/// Inserts prepared rows, from one caller and from two: while one waits for the disk, the other quantizes. The rows are
+/// prepared before the clock starts.
 fn bulk(db: &Database, rows: usize) {
     const BATCH: usize = 8192;
     let half = rows / 2;
@@ -329,7 +333,7 @@ fn opening(path: &Path, rows: usize) {
         .expect("a number of bytes");
     let allowed = 12.0 * rows as f64 + 40e6;
     println!(
-        "resident after 100 queries by codes: {:.1} MB; 12 bytes a row + 40 MB are {:.1} MB",
+        "resident after 100 queries by codes: {:.1} MB; 12 bytes per row + 40 MB would be {:.1} MB",
         bytes / 1e6,
         allowed / 1e6
     );
@@ -350,20 +354,21 @@ fn burn() -> ! {
     }
 }
 
-/// p99 of a closed-loop reader beside a process that burns a core, and beside a writer at 2,000 rows a second.
+/// Measures p99 of a closed-loop reader next to a process that keeps a core busy, and next to a writer of 2,000 rows
+/// per second.
 fn latency(path: &Path) {
     let options = Options::default().threads(1);
     let db = Database::open(path, options).expect("opened");
     let mut burner = child(&["--burn"]).spawn().expect("ran");
-    let beside_burner = closed_loop(|query| db.query(query, 10).expect("answered").len());
+    let busy = closed_loop(|query| db.query(query, 10).expect("answered").len());
     burner.kill().and_then(|()| burner.wait()).expect("stopped");
     let stop = AtomicBool::new(false);
-    let beside_writer = std::thread::scope(|scope| {
+    let writing = std::thread::scope(|scope| {
         scope.spawn(|| {
             let started = Instant::now();
             let mut written = 0u64;
             while !stop.load(Ordering::Relaxed) {
-                // 20 rows every 10 ms.
+                // Insert 20 rows every 10 ms.
                 let rows: Vec<Row> = (0..20)
                     .map(|n| {
                         Row::vector(format!("w{}", written + n), vector((written + n) as usize))
@@ -379,16 +384,12 @@ fn latency(path: &Path) {
         stop.store(true, Ordering::Relaxed);
         times
     });
-    compare(
-        "beside a writer of 2,000 rows/s",
-        beside_burner,
-        beside_writer,
-    );
+    compare("during inserts of 2,000 rows/s", busy, writing);
 }
 
 fn compare(what: &str, burning: (f64, f64), other: (f64, f64)) {
     println!(
-        "closed-loop reader, 10,000 queries: p50 {:.0} us, p99 {:.0} us beside a burning process; p50 {:.0} us, p99 {:.0} \
+        "closed-loop reader, 10,000 queries: p50 {:.0} us, p99 {:.0} us next to a busy process; p50 {:.0} us, p99 {:.0} \
          us {what}: p99 x{:.2}",
         burning.0,
         burning.1,
@@ -398,7 +399,7 @@ fn compare(what: &str, burning: (f64, f64), other: (f64, f64)) {
     );
 }
 
-/// p50 and p99 in microseconds.
+/// Returns p50 and p99 in microseconds.
 fn closed_loop(ask: impl Fn(&[f32]) -> usize) -> (f64, f64) {
     let queries: Vec<Vec<f32>> = (0..64).map(vector).collect();
     let mut times: Vec<f64> = (0..10_000)

@@ -1,7 +1,7 @@
-"""The peer of the encoder bench: plain onnxruntime + tokenizers, texts in the order given, 32 at a time, padded to the
-longest of each batch. Prints the seconds that encoding took, by the clock and of all threads.
+"""The peer of the encoder bench: plain onnxruntime + tokenizers, texts in the given order, 32 at a time, padded to the
+longest of each batch. Prints how long encoding took, in wall-clock seconds and in CPU seconds of all threads.
 
-    encode.py BUNDLE WORK THREADS DIM       WORK holds texts.json and vectors.f32, ours, to check against
+    encode.py BUNDLE WORK THREADS DIM       WORK contains texts.json and mopqdb's vectors.f32, for comparison
 """
 
 import json

@@ -1,7 +1,7 @@
-"""faiss-cpu on the very codes, codebooks and queries that `beside_faiss` wrote: one thread, CPU time, every SIMD level
-that the machine has, the fastest counts. Prints one JSON object.
+"""Measures faiss-cpu on the codes, codebooks and queries that `versus_faiss` wrote: one thread, CPU time, the fastest SIMD level
+of this machine. Prints one JSON object.
 
-usage: faiss_peer.py search|train DIR     (DIR holds meta.json and raw little-endian arrays)
+usage: faiss_peer.py search|train DIR     (DIR contains meta.json and raw little-endian arrays)
 """
 
 import json
@@ -16,7 +16,7 @@ LEVELS = ["NONE", "AVX2", "AVX512", "AVX512_SPR"]
 
 
 def fastest(work, seconds=0.0):
-    """CPU seconds of the fastest call, of at least three and of as many as fit into so many seconds."""
+    """Returns the CPU seconds of the fastest call, of at least three and of as many as fit into `seconds`."""
     best, calls, until = float("inf"), 0, time.perf_counter() + seconds
     while calls < 3 or time.perf_counter() < until:
         start = time.process_time()
@@ -27,7 +27,7 @@ def fastest(work, seconds=0.0):
 
 
 def levels():
-    """Names of the levels that can be set here; the default is always tried."""
+    """Returns the names of the levels that can be set on this machine. The default is always tried."""
     found = [None]
     for name in LEVELS:
         value = getattr(faiss, "SIMDLevel_" + name, None)
@@ -36,7 +36,7 @@ def levels():
         try:
             faiss.SIMDConfig.set_level(value)
             found.append(name)
-        except Exception:  # noqa: BLE001 - the level is not there: faiss says so by its own exception types
+        except Exception:  # noqa: BLE001 - the level is not supported; faiss has its own exception types
             pass
     return found
 
@@ -50,7 +50,7 @@ def set_level(name):
 
 
 def at_best_level(work, seconds=0.0):
-    """CPU seconds of the work at the level at which it is fastest, and that level's name."""
+    """Returns the CPU seconds of the work at its fastest level, and the name of that level."""
     tried = []
     for name in levels():
         set_level(name)
@@ -80,10 +80,10 @@ def search(meta, folder):
     plain = index_pq(meta, folder, "eight", 8)
     for k in meta["k"]:
         expected = np.fromfile(folder / f"scores.{k}.f32", dtype="<f4").reshape(len(queries), k)
-        # The same scores up to the order of f32 sums, or it is not the same work.
+        # The scores must be equal up to the order of f32 sums; otherwise the work is not the same.
         assert np.allclose(plain.search(queries, k)[0], expected, rtol=1e-4, atol=1e-3), "faiss finds other scores"
     for name, index in [("IndexPQ", plain), ("FastScan", faiss.IndexPQFastScan(index_pq(meta, folder, "four", 4)))]:
-        # A few of the queries, one after another: 16 of them take seconds where there are millions of rows.
+        # A few of the queries, one after another, because 16 queries over millions of rows take seconds.
         some = [queries[q : q + 1] for q in range(4)]
         for k in meta["k"]:
             measured = at_best_level(lambda: [index.search(query, k) for query in some], seconds)
@@ -94,7 +94,7 @@ def search(meta, folder):
 
 
 def trained(train):
-    """Once at each level: a training takes seconds."""
+    """Runs once at each level, because a training takes seconds."""
     best = (float("inf"), None, None)
     for name in levels():
         set_level(name)

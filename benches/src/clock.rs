@@ -1,15 +1,15 @@
-//! CPU time of this thread: other programs on the machine don't count.
+//! CPU time of this thread, which other programs on the machine do not affect.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// CPU time that this thread has used.
+/// Returns the CPU time that this thread has used.
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Seconds of CPU time of the fastest of `repeats` calls.
+/// Returns the CPU seconds of the fastest of `repeats` calls.
 pub fn fastest<T>(repeats: usize, mut work: impl FnMut() -> T) -> f64 {
     (0..repeats)
         .map(|_| {

@@ -4,18 +4,18 @@ use mopqdb::quantizer::{CodeShape, LookupTable};
 use mopqdb::testing::scan::{BlockSource, Found};
 use std::ops::Range;
 
-/// Vectors without end, the same for the same seed.
+/// An endless stream of vectors, the same for the same seed.
 pub struct Stream {
     state: u64,
     dim: usize,
-    /// (clusters, dim); none: isotropic
+    /// The cluster centres: (clusters, dim). Empty for isotropic vectors.
     centres: Vec<f32>,
-    /// Reflections (any number, dim) and the spread of each axis before them; none: as they are drawn.
+    /// Reflections (any number, dim) and the spread of each axis before them; `None` leaves vectors as they are drawn.
     shape: Option<(Vec<f32>, Vec<f32>)>,
 }
 
 impl Stream {
-    /// Normal in every direction: the hardest data for any bound.
+    /// Creates vectors that are normal in every direction: the hardest data for any bound.
     pub fn isotropic(seed: u64, dim: usize) -> Self {
         Self {
             state: seed,
@@ -25,7 +25,7 @@ impl Stream {
         }
     }
 
-    /// Two thousand normal clusters of a spread of 0.4.
+    /// Creates vectors in two thousand normal clusters with a spread of 0.4.
     pub fn clustered(seed: u64, dim: usize) -> Self {
         let mut stream = Self::isotropic(1, dim);
         let centres = stream.take(2000);
@@ -37,8 +37,8 @@ impl Stream {
         }
     }
 
-    /// Clusters too, but as embeddings of texts are: axes matter less and less, no axis is a coordinate, and all rows
-    /// have length 1.
+    /// Creates clustered vectors like embeddings of texts: axes have decreasing variance, no axis is a coordinate, and
+    /// all rows have length 1.
     pub fn embedding_like(seed: u64, dim: usize) -> Self {
         let mut stream = Self::clustered(seed, dim);
         let mut reflections = Self::isotropic(2, dim).take(4);
@@ -58,7 +58,7 @@ impl Stream {
         z ^ (z >> 31)
     }
 
-    /// About normal: a sum of eight uniforms.
+    /// Returns an approximately normal number: a sum of eight uniform ones.
     fn normal(&mut self) -> f32 {
         let sum: u64 = (0..2)
             .map(|_| self.next())
@@ -67,7 +67,7 @@ impl Stream {
         (sum as f32 / 65_536.0 - 4.0) * 1.2247
     }
 
-    /// The next `rows` vectors, (rows, dim).
+    /// Returns the next `rows` vectors, (rows, dim).
     pub fn take(&mut self, rows: usize) -> Vec<f32> {
         let clusters = self.centres.len() / self.dim;
         let mut out = Vec::with_capacity(rows * self.dim);
@@ -93,7 +93,7 @@ impl Stream {
     }
 }
 
-/// Scales each axis, turns all of them, and makes the length 1.
+/// Scales each axis, rotates all of them, and makes the length 1.
 fn bend(row: &mut [f32], reflections: &[f32], spread: &[f32]) {
     for (x, spread) in row.iter_mut().zip(spread) {
         *x *= spread;
@@ -123,7 +123,7 @@ pub struct Blocks {
 const LINE: usize = 64;
 
 impl Blocks {
-    /// Packs codes (rows, subspaces).
+    /// Packs codes of shape (rows, subspaces).
     pub fn new(shape: CodeShape, codes: &[u8]) -> Self {
         let rows = codes.len() / shape.subspaces();
         let mut bytes: Vec<u8> =
@@ -131,7 +131,11 @@ impl Blocks {
         let first = bytes.as_ptr().align_offset(LINE);
         bytes.resize(first, 0);
         shape.pack(codes, &mut bytes);
-        assert_eq!(bytes.as_ptr().align_offset(LINE), first, "it has moved");
+        assert_eq!(
+            bytes.as_ptr().align_offset(LINE),
+            first,
+            "the codes have moved in memory"
+        );
         Self {
             shape,
             rows,
@@ -140,7 +144,7 @@ impl Blocks {
         }
     }
 
-    /// All bytes, as they are scanned.
+    /// Returns all bytes as they are scanned.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.first..]
     }
@@ -161,7 +165,7 @@ impl BlockSource for Blocks {
     }
 }
 
-/// The k best by a plain f32 sum of every row and a sort.
+/// Returns the k best by a plain f32 sum of every row and a sort.
 pub fn plain_top(table: &LookupTable, codes: &[u8], k: usize) -> Vec<(f32, u32)> {
     let mut all: Vec<(f32, u32)> = codes
         .chunks_exact(table.shape().subspaces())
@@ -177,7 +181,7 @@ pub fn plain_top(table: &LookupTable, codes: &[u8], k: usize) -> Vec<(f32, u32)>
     all
 }
 
-/// Stops the bench if an answer is not the plain one.
+/// Stops the bench if an answer differs from the plain one.
 pub fn check(found: &[Found], expected: &[(f32, u32)]) {
     let found: Vec<(f32, u32)> = found
         .iter()
@@ -186,6 +190,6 @@ pub fn check(found: &[Found], expected: &[(f32, u32)]) {
         .collect();
     assert_eq!(
         found, expected,
-        "the scan's answer is not that of a plain sum"
+        "the scan's answer differs from a plain sum"
     );
 }

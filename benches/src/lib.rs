@@ -1,7 +1,7 @@
 //! What the benches share: data, clocks, and the checked answer.
 
-pub mod beside;
 pub mod clock;
 pub mod data;
 pub mod machine;
 pub mod set;
+pub mod versus;

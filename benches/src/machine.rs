@@ -1,27 +1,27 @@
-//! The machine that figures were measured on.
+//! The machine on which figures were measured.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, fs};
 
-/// A machine and what it can do.
+/// A machine and its capabilities.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The CPU's name.
+    /// The name of the CPU.
     pub cpu: String,
-    /// Cores that this process may use.
+    /// The number of cores that this process may use.
     pub cores: usize,
-    /// Its widest vector instructions, in words.
+    /// The widest vector instructions, in words.
     pub simd: String,
     /// Memory in GB.
     pub memory: f64,
-    /// The kernel that scans run on.
+    /// The kernel that scans use.
     pub kernel: String,
     /// This project's version.
     pub version: String,
 }
 
 impl Machine {
-    /// The machine that this program runs on.
+    /// Describes the machine that runs this program.
     pub fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_read_from_what_linux_says() {
+    fn a_machine_is_described_from_proc_cpuinfo() {
         let text = "processor\t: 0\nmodel name\t: A: CPU\nflags\t\t: fpu avx2 fma\n";
         assert_eq!(field(text, "model name").as_deref(), Some("A: CPU"));
         assert_eq!(simd(&field(text, "flags").unwrap()), "AVX2, no AVX-512");
         assert_eq!(field(text, "none"), None);
-        // As Linux names them: the second generation has an underscore, the first has none.
+        // Linux names the second generation with an underscore and the first without.
         assert_eq!(
             simd("avx2 avx512f avx512vbmi avx512_vbmi2"),
             "AVX-512 with VBMI"

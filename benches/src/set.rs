@@ -1,6 +1,6 @@
 //! A data set of real pairs, as `make compare` and `make table` read it: a folder with `train.tsv`, `valid.tsv` and
 //! `test.tsv` (query TAB key), and optionally `keys.tsv` (all keys) and `keys_group.txt` (the group of each key; -1:
-//! none). Keys of one group are right for each other.
+//! none). Keys in one group count as right answers for each other.
 
 use anyhow::{Context, Result};
 use mopqdb_formats::lines::Lines;
@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
-/// The keys of a set, and which of them belong together.
+/// The keys of a set, and their groups.
 #[derive(Debug)]
 pub struct Set {
     /// All keys that are searched.
@@ -21,7 +21,7 @@ pub struct Set {
 /// Distinct queries in order of appearance, with the rows of their keys.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Questions {
-    /// The texts.
+    /// The texts of the queries.
     pub queries: Vec<String>,
     /// Sorted rows of the right keys, per query.
     pub right: Vec<Vec<u32>>,
@@ -53,12 +53,12 @@ impl Set {
         Ok(Self { keys, groups })
     }
 
-    /// The row of each key.
+    /// Returns the row of each key.
     pub fn rows(&self) -> HashMap<&str, u32> {
         self.keys.iter().map(String::as_str).zip(0..).collect()
     }
 
-    /// The questions of a file of pairs. Where the set has groups, every other member of a query's group is right.
+    /// Reads the questions of a file of pairs. If the set has groups, every other member of a query's group is right.
     pub fn questions(&self, dir: &Path, name: &str) -> Result<Questions> {
         let rows = self.rows();
         let pairs = pairs(dir, name)?;
@@ -81,7 +81,7 @@ impl Set {
         Ok(all)
     }
 
-    /// Replaces the right keys by the query's group, where there are groups. Returns the row of the query itself.
+    /// Replaces the right keys by the query's group, if there are groups. Returns the row of the query itself.
     fn regroup(&self, rows: &HashMap<&str, u32>, query: &str, right: &mut Vec<u32>) -> Option<u32> {
         let groups = self.groups.as_ref()?;
         let own = rows.get(query).copied();
@@ -94,7 +94,7 @@ impl Set {
 }
 
 impl Questions {
-    /// Keeps the first `most`.
+    /// Keeps only the first `most` questions.
     pub fn truncate(&mut self, most: usize) {
         self.queries.truncate(most);
         self.right.truncate(most);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_all_pairs_where_there_is_no_file_of_them() {
+    fn without_a_file_of_keys_they_come_from_the_pairs() {
         let (dir, set) = set(&[
             ("train.tsv", "q1\tk1\nq1\tk2\n"),
             ("valid.tsv", "v\tk1\n"),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_the_group_are_right_but_the_query_is_not() {
+    fn group_members_are_right_except_the_query_itself() {
         let (dir, set) = set(&[
             ("keys.tsv", "a\nb\nc\nd\n"),
             ("keys_group.txt", "0\n0\n0\n-1\n"),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_whose_key_is_nowhere_is_refused_by_name() {
+    fn the_error_for_a_pair_with_an_unknown_key_names_it() {
         let (dir, set) = set(&[("keys.tsv", "a\n"), ("test.tsv", "q\tz\n")]);
         let error = set.unwrap().questions(dir.path(), "test.tsv").unwrap_err();
         assert_eq!(error.to_string(), "test.tsv:1: no key \"z\"");

@@ -3,15 +3,15 @@
     peer.py NAME about                                     version, whether an insert survives a crash
     peer.py NAME settings ROWS DIM BYTES                   the settings to sweep, with codes of BYTES per row
     peer.py NAME build CASE INDEX SETTING                  makes and saves an index
-    peer.py NAME search CASE INDEX SETTING ASKING HITS     opens it, answers, times queries one at a time and in batches; HITS: "fetch"
-                                                           rows per query (int64, -1: none)
-    peer.py NAME insert CASE INDEX SETTING                 inserts more rows, 100 a call
+    peer.py NAME search CASE INDEX SETTING ASKING HITS     opens it, writes HITS with "fetch" rows per query (int64, -1: none),
+                                                           and times queries one at a time and in batches
+    peer.py NAME insert CASE INDEX SETTING                 inserts more rows, 100 per call
 
-CASE holds rows.npy, queries.npy and more.npy (float32) and case.json {"rows", "dim", "normalised", "fetch"}. SETTING is
-JSON: what `settings` listed. A peer is a module of `search/` with these functions: `about`, `settings`, `build`, `open`,
+CASE contains rows.npy, queries.npy and more.npy (float32) and case.json {"rows", "dim", "normalised", "fetch"}. SETTING is
+an entry of `settings`, as JSON. A peer is a module of `search/` with these functions: `about`, `settings`, `build`, `open`,
 `search`, `insert`. Scores are inner products; larger is better. ASKING is JSON: threads, seconds and repeats of each
-timing, queries per batch (0: none are timed), and the limit in seconds for the hits of all queries; if it is too short, only the first
-queries are answered.
+timing, queries per batch (0: no batches are timed), and the limit in seconds for the hits of all queries. After that, the
+remaining queries are skipped.
 """
 
 import importlib
@@ -22,15 +22,15 @@ import sys
 import time
 from pathlib import Path
 
-# So many times longer than asked for is long.
+# A timing that takes this many times longer than requested is not repeated more than three times.
 LONG = 3
 
-# The seconds of a thread pool that is waiting are nobody's: no spinning.
+# Waiting threads must not spin, so that their CPU time does not count.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def threads_of(command, arguments):
-    # Building is told in CPU seconds, and the threads of OpenMP and OpenBLAS burn them while they wait: one.
+    # Building is reported in CPU seconds, which waiting threads of OpenMP and OpenBLAS use too: so one thread.
     return json.loads(arguments[3])["threads"] if command == "search" else 1
 
 
@@ -94,13 +94,13 @@ def search(peer, case, about, folder, setting, arguments):
     queries = np.load(case / "queries.npy")
     fetch = about["fetch"]
     before = resident()
-    # A file that is mapped is open before it is read: the first answer counts too.
+    # A mapped file is open before it is read, so the first answer counts too.
     opened = time.perf_counter()
     index = peer.open(folder, about, setting, threads)
     peer.search(index, queries[:1], fetch, setting, threads)
     opened = time.perf_counter() - opened
 
-    # The first calls are small, so that a slow one is not long over its limit.
+    # The first calls are small, so that a slow peer does not exceed its limit by much.
     found, began, start, some = [], time.perf_counter(), 0, 8
     while start < len(queries):
         found.append(peer.search(index, queries[start : start + some], fetch, setting, threads))
@@ -119,14 +119,14 @@ def search(peer, case, about, folder, setting, arguments):
                 if time.perf_counter() >= until:
                     return done
 
-        # Where one call takes long, three repeats are enough.
+        # If a call takes long, three repeats are enough.
         done = []
         while len(done) < min(repeats, 3) or len(done) < repeats and sum(t["wall"] for t in done) < LONG * seconds * repeats:
             done.append(timed(work))
         return done
 
     one = passes(1)
-    # A peer that takes one query a call has no other batches.
+    # A peer that takes one query per call has no larger batches.
     batch = [] if asking["batch"] == 0 else passes(asking["batch"]) if peer.about().get("batches", True) else one
     return {"open": opened, "one": one, "batch": batch, "ram": resident() - before}
 
@@ -137,7 +137,7 @@ def main():
     try:
         peer = importlib.import_module(f"search.{name}")
         out = peer.about()
-    except Exception as why:  # noqa: BLE001 - whatever keeps it from loading is what the page says
+    except Exception as why:  # noqa: BLE001 - the tables report why a peer can't be loaded
         print(json.dumps({"missing": f"{type(why).__name__}: {why}"}))
         return
     if command == "settings":
@@ -147,7 +147,7 @@ def main():
     # Some libraries print to stdout: the answer is the last line.
     print("\n" + json.dumps(out))
     sys.stdout.flush()
-    os._exit(0)  # some wait for threads of theirs
+    os._exit(0)  # some libraries would wait for their threads
 
 
 main()

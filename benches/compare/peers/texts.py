@@ -1,11 +1,11 @@
-"""Texts in, hits out: a database with a plain Python encoder, spoken to as one speaks to `mopqdb`.
+"""A database with a plain Python encoder, from texts to hits, as a program like `mopqdb`.
 
     texts.py NAME about BUNDLE                      version and notes, as JSON
-    texts.py NAME insert DB BUNDLE THREADS FILE     FILE has key TAB text a line; returns when all are searchable
-    texts.py NAME query DB BUNDLE THREADS           a query a line on stdin, {"hits": [{"key": ...}, ...]} a line on stdout
+    texts.py NAME insert DB BUNDLE THREADS FILE     FILE has lines of key TAB text; returns when all are searchable
+    texts.py NAME query DB BUNDLE THREADS           one query per line on stdin, one {"hits": [{"key": ...}, ...]} per line on stdout
 
-NAME is a module of `texts/`. The encoder is onnxruntime and tokenizers on the very bundle that mopqdb uses: the texts of a call by
-length, as sentence-transformers sorts them, 32 at a time, padded to the longest of each 32.
+NAME is a module of `texts/`. The encoder is onnxruntime and tokenizers with the same bundle as mopqdb: the texts of a call are sorted
+by length, as in sentence-transformers, and encoded 32 at a time, padded to the longest of each 32.
 """
 
 import importlib
@@ -54,7 +54,7 @@ def main():
         peer = importlib.import_module(f"texts.{name}")
         import onnxruntime
         import tokenizers
-    except Exception as why:  # noqa: BLE001 - whatever keeps it from loading is what the page says
+    except Exception as why:  # noqa: BLE001 - the tables report why a peer can't be loaded
         print(json.dumps({"missing": f"{type(why).__name__}: {why}"}))
         return
     if command == "about":
@@ -67,7 +67,7 @@ def main():
     if command == "insert":
         with open(sys.argv[6], encoding="utf-8") as lines:
             rows = [line.rstrip("\n").split("\t", 1) for line in lines]
-        # 2,048 a call: each call of these databases costs a new file or transaction.
+        # 2,048 per call, because each call of these databases costs a new file or transaction.
         batches = ([*zip(*rows[start : start + 2048])] for start in range(0, len(rows), 2048))
         peer.insert(folder, encode, batches, len(rows))
         return

@@ -1,10 +1,10 @@
-"""The whole job, texts in and hits out, for mopqdb and the modules of `texts/`. Called by `compare`, one JSON object on stdout.
+"""Measures the end-to-end job, from texts to hits, for mopqdb and the modules of `texts/`. `compare` calls it; it prints one JSON object.
 
-    whole.py WORK MOPQDB BUNDLE TEXTS QUERIES      WORK holds set.json {"keys", "queries", "right", "own"}
+    whole.py WORK MOPQDB BUNDLE TEXTS QUERIES      WORK contains set.json {"keys", "queries", "right", "own"}
 
 Each system is a program: `insert` reads a file of texts and returns when all are durable and searchable (mopqdb: with `train` and
-`rebuild`), `query` reads one query per line. Times of inserting include loading the model and encoding. CPU seconds and most resident bytes are those that
-Linux keeps of a process.
+`rebuild`), `query` reads one query per line. Insert times include loading the model and encoding. CPU seconds and peak resident bytes are those that
+Linux reports for a process.
 """
 
 import json
@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 K = 10
-# From this many texts on mopqdb gets OPQ codes of 8 bytes, and lancedb (texts/lancedb_texts.py) its index of as many.
+# From this many texts on, mopqdb gets OPQ codes of 8 bytes, and lancedb (texts/lancedb_texts.py) an index with as many bytes.
 CODES = 65_536
 TEXTS = Path(__file__).with_name("texts.py")
 
 
 def chosen(all, texts, queries):
-    """The first test queries, and the rows to insert: all that are right for them, in at most half the room, then others."""
+    """Returns the first test queries and the rows to insert: their right answers, which take at most half of the rows, then others."""
     asked, rows = [], set()
     for n, right in enumerate(all["right"]):
         if len(asked) == queries or len(rows) + len(right) > texts // 2:
@@ -45,7 +45,7 @@ def ended(process):
 
 
 def cpu_of(pid):
-    # The name, in parentheses, may hold anything.
+    # The name, in parentheses, may contain any characters.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -66,7 +66,7 @@ def measure(about, inserts, query, db, count, all, asked):
         began = time.perf_counter()
         process.stdin.write(query + "\n")
         process.stdin.flush()
-        # Libraries print greetings: an answer is an object.
+        # Libraries print messages, but an answer is a JSON object.
         while not (line := process.stdout.readline()).startswith("{"):
             if not line:
                 raise RuntimeError("it ended before it answered")
@@ -131,7 +131,7 @@ def main():
                 inserts = [[*peer, "insert", str(db), bundle, threads, file]]
                 query = [*peer, "query", str(db), bundle, threads]
             out["peers"].append(measure(about, inserts, query, db, len(rows), all, asked))
-        except Exception as why:  # noqa: BLE001 - one that fails is named, and the rest goes on
+        except Exception as why:  # noqa: BLE001 - a peer that fails is reported, and the others are measured
             out["missing"].append({"name": name, "why": f"{type(why).__name__}: {why}"})
     print(json.dumps(out))
 

@@ -1,5 +1,5 @@
-//! Every index of a case is built before any is asked, one build per core: building is reported in CPU seconds, and
-//! whoever is measured later has the machine to itself.
+//! Every index of a case is built before any is searched, one build per core. Building is reported in CPU seconds, and
+//! searches are measured while nothing else runs.
 
 use crate::case::Case;
 use crate::peers::{About, Built, Programs, Setting};
@@ -14,20 +14,20 @@ use std::thread;
 pub struct Entry<'a> {
     pub case: &'a Case,
     pub programs: &'a Programs,
-    /// Its module: `faiss_pq`.
+    /// The name of its module: `faiss_pq`.
     pub peer: &'a str,
     pub about: About,
     pub settings: Vec<Setting>,
 }
 
 impl Entry<'_> {
-    /// Where a setting's index is.
+    /// Returns the path of a setting's index.
     pub fn index(&self, setting: usize) -> PathBuf {
         let name = format!("index/{}-{setting}", self.peer);
         self.case.dir.join(name)
     }
 
-    /// Asks the peer to do something with an index.
+    /// Calls the peer with an index.
     pub fn call<T: DeserializeOwned>(
         &self,
         command: &str,
@@ -35,7 +35,11 @@ impl Entry<'_> {
         setting: &Value,
         more: &[&str],
     ) -> Result<T> {
-        let path = |path: &Path| path.to_str().map(str::to_owned).context("a path in UTF-8");
+        let path = |path: &Path| {
+            path.to_str()
+                .map(str::to_owned)
+                .context("the path must be UTF-8")
+        };
         let (case, index, setting) = (path(&self.case.dir)?, path(index)?, setting.to_string());
         let arguments = [&[command, &case, &index, &setting], more].concat();
         self.programs.peer(self.peer, &arguments)
@@ -50,19 +54,20 @@ impl Entry<'_> {
     }
 }
 
-/// Builds all settings of all entries: for each entry what its settings took, or why it failed.
+/// Builds all settings of all entries. Returns, for each entry, what building its settings took, or why it failed.
 pub fn all(entries: &[Entry<'_>]) -> Vec<Result<Vec<Built>>> {
     let of = |e: usize| (0..entries[e].settings.len()).map(move |n| (e, n));
     let jobs: Vec<(usize, usize)> = (0..entries.len()).flat_map(of).collect();
     let built = on_each_core(jobs.len(), |job| entries[jobs[job].0].build(jobs[job].1));
     let mut built = built.into_iter();
     let mut take = |count| built.by_ref().take(count).collect::<Vec<_>>();
-    // All of an entry's are taken before its first failure counts.
+    // All results of an entry are collected before its first failure is returned.
     let each = entries.iter().map(|entry| take(entry.settings.len()));
     each.map(|of| of.into_iter().collect()).collect()
 }
 
-/// Does the jobs on all cores, the last one first, for these take the longest. Results are in the order of the jobs.
+/// Runs the jobs on all cores, the last one first, because the last ones take longest. Results are in the order of the
+/// jobs.
 pub fn on_each_core<T: Send>(jobs: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let left = Mutex::new(0..jobs);
     let next = || left.lock().expect("no panic").next_back();

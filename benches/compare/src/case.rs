@@ -9,11 +9,11 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Hits that are compared.
+/// The number of hits that are compared.
 pub const K: usize = 10;
-/// Rows inserted to time inserts.
+/// The number of rows inserted to time inserts.
 const MORE: usize = 1000;
-/// Width of synthetic rows.
+/// The width of synthetic rows.
 const DIM: usize = 128;
 
 /// A case on disk.
@@ -33,7 +33,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Hits that a peer returns per query: one more where the query itself may be among them.
+    /// Returns how many hits a peer must return per query: one more if the query itself may be among them.
     pub fn fetch(&self) -> usize {
         fetch(self.right.is_some())
     }
@@ -51,7 +51,7 @@ struct Vectors {
     normalised: bool,
 }
 
-/// Clustered rows of length 1 whose axes matter less and less, as those of real embeddings do.
+/// Creates clustered rows of length 1 whose axes have decreasing variance, like those of real embeddings.
 pub fn synthetic(out: &Path, rows: usize, queries: usize) -> Result<Case> {
     let mut stream = Stream::embedding_like(11, DIM);
     let vectors = Vectors {
@@ -72,10 +72,10 @@ pub fn synthetic_name(rows: usize) -> String {
     }
 }
 
-/// A real set as the default encoder gives it, or projected by the learned head.
+/// Creates a case from a real set, as the default encoder encodes it or projected by the learned head.
 pub fn real(out: &Path, set: &Prepared, projected: bool) -> Result<Case> {
     let [mut rows, mut queries] = set.vectors()?;
-    let dim = set.dim(projected).context("a learned head")?;
+    let dim = set.dim(projected).context("there is no learned head")?;
     if let Some(head) = set.learned.as_ref().filter(|_| projected) {
         for vectors in [&mut rows, &mut queries] {
             let mut narrow = vec![0.0; vectors.len() / head.input_dim() * dim];
@@ -108,9 +108,10 @@ fn write(
     right: Option<Vec<Vec<u32>>>,
     own: Vec<Option<u32>>,
 ) -> Result<Case> {
-    // Absolute: peers get its path.
+    // Absolute, because peers get this path.
     let dir = std::path::absolute(out.join("cases").join(&name))?;
-    fs::create_dir_all(&dir).with_context(|| format!("{}: making it", dir.display()))?;
+    fs::create_dir_all(&dir)
+        .with_context(|| format!("{}: creating the directory", dir.display()))?;
     let dim = vectors.dim;
     for (file, values) in [
         ("rows.npy", &vectors.rows),
@@ -127,7 +128,7 @@ fn write(
     let fetch = fetch(right.is_some());
     let about = json!({"rows": rows, "dim": dim, "normalised": vectors.normalised, "fetch": fetch});
     fs::write(dir.join("case.json"), about.to_string())?;
-    eprintln!("{name}: the exact top of {} queries", own.len());
+    eprintln!("{name}: computing the exact top of {} queries", own.len());
     let top = exact::top(&vectors.rows, &vectors.queries, dim, fetch);
     let top = top.iter().zip(&own);
     let exact = top.map(|(top, own)| exact::without(top, *own, K));

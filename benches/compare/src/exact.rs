@@ -2,11 +2,11 @@
 
 use crate::builds::on_each_core;
 
-/// Queries that go over the rows together, by cache-sized blocks of rows.
+/// The number of queries that share a pass over the rows, in cache-sized blocks of rows.
 const TOGETHER: usize = 256;
 const BLOCK: usize = 256;
 
-/// The `k` rows of the largest inner products for each query, best first, ties by row.
+/// Returns the `k` rows with the largest inner products for each query, best first, ties by row.
 pub fn top(rows: &[f32], queries: &[f32], dim: usize, k: usize) -> Vec<Vec<i64>> {
     let parts: Vec<&[f32]> = queries.chunks(TOGETHER * dim).collect();
     on_each_core(parts.len(), |n| part(rows, parts[n], dim, k)).concat()
@@ -45,13 +45,13 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// The first `k` hits of one query without its own row. Negative rows stand for no hit.
+/// Returns the first `k` hits of one query without its own row. Negative rows mean that there is no hit.
 pub fn without(hits: &[i64], own: Option<u32>, k: usize) -> Vec<u32> {
     let hits = hits.iter().filter_map(|&hit| u32::try_from(hit).ok());
     hits.filter(|&hit| Some(hit) != own).take(k).collect()
 }
 
-/// |right among the hits| / |right|.
+/// Returns |right among the hits| / |right|.
 pub fn recall(hits: &[u32], right: &[u32]) -> f64 {
     let found = right.iter().filter(|row| hits.contains(row)).count();
     found as f64 / right.len().max(1) as f64
@@ -63,7 +63,7 @@ mod tests {
     use mopqdb_benches::data::Stream;
 
     #[test]
-    fn the_blocked_top_is_that_of_a_plain_sort() {
+    fn the_blocked_top_equals_a_plain_sort() {
         let (dim, k) = (20, 7);
         let rows = Stream::clustered(3, dim).take(1000);
         let queries = Stream::clustered(4, dim).take(9);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_itself_is_left_out_and_recall_is_a_share_of_the_right_keys() {
+    fn the_query_itself_is_excluded_and_recall_is_a_share_of_the_right_keys() {
         assert_eq!(without(&[5, 7, -1, 9, 11], Some(7), 2), [5, 9]);
         assert_eq!(recall(&[1, 2, 3], &[3, 4]), 0.5);
         assert_eq!(recall(&[], &[3]), 0.0);

@@ -1,5 +1,5 @@
-//! `make compare`: mopqdb and its peers over the same vectors and texts, measured in one run on one machine. Prints tables
-//! and writes JSON; docs/comparison.md says what is measured and how.
+//! `make compare`: mopqdb and its peers on the same vectors and texts, measured in one run on one machine. Prints
+//! tables and writes JSON; docs/comparison.md describes the method.
 
 mod builds;
 mod case;
@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// mopqdb and other indexes and databases, measured in one run.
+/// Measures mopqdb and other indexes and databases in one run.
 #[derive(Debug, Parser)]
 enum Command {
     /// Measure, write JSON and print the tables.
@@ -84,10 +84,12 @@ impl Flags {
         given.unwrap_or(if self.quick { quick } else { full })
     }
 
-    /// The data sets that were asked for and exist.
+    /// Returns the requested data sets that exist.
     fn data_sets(&self) -> Vec<(&str, PathBuf)> {
         let Some(data) = self.data.as_ref().filter(|data| !data.is_empty()) else {
-            eprintln!("compare: no data sets (COMPARE_DATA): synthetic rows only");
+            eprintln!(
+                "compare: no data sets were given (COMPARE_DATA); only synthetic rows are searched"
+            );
             return Vec::new();
         };
         let path = |set| (set, Path::new(data).join(set));
@@ -115,7 +117,7 @@ fn main() -> Result<()> {
 fn run(flags: &Flags) -> Result<()> {
     let programs = Programs::new(&flags.python)?;
     let sets = flags.data_sets();
-    // Encoding and training take most of an hour and are nobody's figures: they come first.
+    // Encoding and training take most of an hour and are not measured, so they come first.
     let mut prepared = Vec::new();
     for (name, data) in &sets {
         let of_set = |case: &String| case.starts_with(name) || name.starts_with(case.as_str());
@@ -148,10 +150,7 @@ fn run(flags: &Flags) -> Result<()> {
         }
     }
     tables::print(&flags.out)?;
-    eprintln!(
-        "compare: the figures as JSON: {}/*.json",
-        flags.out.display()
-    );
+    eprintln!("compare: the figures are in {}/*.json", flags.out.display());
     Ok(())
 }
 
@@ -161,7 +160,7 @@ fn search(flags: &Flags, programs: &Programs, case: &Case) -> Result<()> {
     search::run(case, programs, repeats, &flags.peers, |compared| {
         save(&path, compared)
     })?;
-    // Gigabytes, and quickly made again.
+    // These are gigabytes, and quickly created again.
     fs::remove_dir_all(&case.dir).with_context(|| case.dir.display().to_string())
 }
 

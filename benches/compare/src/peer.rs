@@ -1,4 +1,4 @@
-//! mopqdb as a search peer: one process, one JSON object on stdout. Mirrors `peers/peer.py`, which documents the protocol.
+//! mopqdb as a search peer: one process that prints one JSON object to stdout. `peers/peer.py` documents the protocol.
 
 use crate::process;
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Where repeats take this many times longer than asked for, three are enough.
+/// If repeats take this many times longer than requested, three are enough.
 const LONG: f64 = 3.0;
 
 pub fn answer(arguments: &[String]) -> Result<()> {
@@ -46,7 +46,7 @@ fn about(name: &str) -> Result<Value> {
         "mopqdb_mopq" => "mopqdb, MoPQ codes",
         "mopqdb_opq_rescored" => "mopqdb, OPQ codes, re-scored",
         "mopqdb_mopq_rescored" => "mopqdb, MoPQ codes, re-scored",
-        _ => bail!("no peer {name}"),
+        _ => bail!("there is no peer {name}"),
     };
     Ok(json!({"name": name, "version": env!("CARGO_PKG_VERSION"), "durable": "yes"}))
 }
@@ -150,7 +150,7 @@ impl Case {
         Ok(())
     }
 
-    /// OPQ on rows sampled evenly, as a bundle.
+    /// Trains OPQ on rows sampled evenly, and writes a bundle.
     fn train(&self, bundle: &Path, subspaces: usize) -> Result<()> {
         let options = TrainPq::default().subspaces(subspaces).threads(0);
         let step = (self.rows / options.sample).max(1);
@@ -200,7 +200,7 @@ impl Case {
             reader.query_batch(&some, &top)
         };
         let (mut found, began) = (Vec::new(), Instant::now());
-        // The first calls are small, so that a slow one is not long over its limit.
+        // The first calls are small, so that a slow peer does not exceed its limit by much.
         let (mut rest, mut size) = (&queries[..], 8);
         while !rest.is_empty() && began.elapsed().as_secs_f64() <= asking.limit {
             let (some, later) = rest.split_at(size.min(rest.len()));
@@ -208,7 +208,7 @@ impl Case {
             for hits in ask(some)? {
                 for at in 0..self.fetch {
                     let key = hits.get(at).map_or(Ok(-1), |hit| hit.key.parse::<i64>());
-                    found.extend(key.context("a row number")?.to_le_bytes());
+                    found.extend(key.context("a key must be a row number")?.to_le_bytes());
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! Peers as programs. A peer is given a case and prints one JSON object as its last line; `peers/peer.py` documents the
-//! protocol. Ours is [`crate::peer`], the others are modules of `peers/search`.
+//! protocol. [`crate::peer`] is mopqdb's peer, the others are modules of `peers/search`.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -7,16 +7,16 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Peers that scan codes or full-precision vectors: every case.
+/// Peers that scan codes or full-precision vectors. They run on every case.
 pub const SCANS: &str = "mopqdb_opq mopqdb_opq_rescored mopqdb_exact faiss_pq faiss_opq faiss_fastscan scann_ah lancedb_pq lancedb_refined \
                          faiss_flat sqlite_vec_flat";
-/// Graphs: up to [`GRAPH_ROWS`] only, for their memory and build time.
+/// Graph indexes. They run only up to [`GRAPH_ROWS`] because of their memory and build time.
 pub const GRAPHS: &str = "usearch_hnsw hnswlib_hnsw";
 pub const GRAPH_ROWS: usize = 1_000_000;
-/// Ours with codes learned from pairs, where there is such a model.
+/// mopqdb with codes learned from pairs, if there is such a model.
 pub const LEARNED: &str = "mopqdb_mopq mopqdb_mopq_rescored";
 
-/// What a peer says of itself.
+/// How a peer describes itself.
 #[derive(Debug, Deserialize)]
 pub struct About {
     pub name: String,
@@ -34,7 +34,7 @@ pub struct Setting {
     pub search: Vec<Value>,
 }
 
-/// A timed loop.
+/// The result of a timed loop.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub struct Timed {
     pub count: f64,
@@ -51,30 +51,30 @@ pub struct Built {
 
 #[derive(Debug, Deserialize)]
 pub struct Searched {
-    /// Seconds to the first answer.
+    /// Seconds until the first answer.
     pub open: f64,
     pub one: Vec<Timed>,
     pub batch: Vec<Timed>,
-    /// Bytes by which the resident memory grew.
+    /// The growth of the resident memory in bytes.
     pub ram: f64,
 }
 
 #[derive(Debug, Deserialize)]
 pub struct Grown {
-    /// A count of 0: it can't insert.
+    /// The inserts. A count of 0 means that the peer can't insert.
     pub insert: Timed,
 }
 
-/// Where the programs are.
+/// The paths of the programs.
 pub struct Programs {
     python: PathBuf,
-    /// This program; `mopqdb` is beside it.
+    /// This program; `mopqdb` is in the same directory.
     this: PathBuf,
 }
 
 impl Programs {
     pub fn new(python: &Path) -> Result<Self> {
-        let this = std::env::current_exe().context("where this program is")?;
+        let this = std::env::current_exe().context("finding this program's path")?;
         let python = python.to_owned();
         Ok(Self { python, this })
     }
@@ -91,7 +91,7 @@ impl Programs {
         run(command.arg(peer).args(arguments), peer)
     }
 
-    /// A script of the folder `peers`.
+    /// Returns a command for a script in the folder `peers`.
     pub fn script(&self, name: &str) -> Command {
         let mut command = Command::new(&self.python);
         command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/peers")).join(name));
@@ -104,7 +104,7 @@ impl Programs {
     }
 }
 
-/// Runs a program and reads the last line it prints.
+/// Runs a program and reads the last line that it prints.
 pub fn run<T: DeserializeOwned>(command: &mut Command, name: &str) -> Result<T> {
     let program = format!("running {:?}", command.get_program());
     let output = command.output().context(program)?;
@@ -113,10 +113,11 @@ pub fn run<T: DeserializeOwned>(command: &mut Command, name: &str) -> Result<T> 
         let last: Vec<&str> = complaint.lines().rev().take(3).collect();
         bail!("{name} failed ({}): {}", output.status, last.join(" / "));
     }
-    answer(&String::from_utf8_lossy(&output.stdout)).with_context(|| format!("what {name} printed"))
+    answer(&String::from_utf8_lossy(&output.stdout))
+        .with_context(|| format!("reading the output of {name}"))
 }
 
-/// `{"missing": why}` is an error.
+/// Parses the last line. `{"missing": why}` is an error.
 fn answer<T: DeserializeOwned>(printed: &str) -> Result<T> {
     let mut lines = printed.lines().rev();
     let line = lines.find(|line| !line.trim().is_empty());
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_the_answer_whatever_was_printed_before() {
+    fn only_the_last_line_is_the_answer() {
         let about = "a greeting\n{\"name\": \"x\", \"version\": \"1\", \"durable\": \"yes\"}\n\n";
         assert_eq!(answer::<About>(about).unwrap().name, "x");
         assert!(answer::<About>("").is_err());

@@ -1,5 +1,5 @@
-//! A data set before it is searched: its keys in a text database with the default encoder, and the model that `mopqdb train`
-//! learned from its pairs, by the commands that a user has. Both are kept from run to run.
+//! Prepares a data set: its keys in a text database with the default encoder, and the model that `mopqdb train` learned
+//! from its pairs. Uses the commands that a user has. Both are kept between runs.
 
 use crate::peers::Programs;
 use anyhow::{Context, Result, ensure};
@@ -12,13 +12,13 @@ use mopqdb_benches::set::{Questions, Set};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Texts per insert: what a killed run has lost at most.
+/// Texts per insert, and so the most that a killed run loses.
 const BATCH: usize = 4096;
 
 pub struct Prepared {
     pub name: String,
     pub test: Questions,
-    /// Its keys as texts; the key of a row is its number.
+    /// The keys as texts; the key of a row is its number.
     db: PathBuf,
     rows: usize,
     encoded: usize,
@@ -52,7 +52,7 @@ impl Prepared {
         })
     }
 
-    /// The width of its vectors, as encoded or projected by the learned head.
+    /// Returns the width of the vectors, as encoded or projected by the learned head.
     pub fn dim(&self, projected: bool) -> Option<usize> {
         match projected {
             false => Some(self.encoded),
@@ -60,7 +60,7 @@ impl Prepared {
         }
     }
 
-    /// Rows and test queries as encoded.
+    /// Returns rows and test queries as encoded.
     pub fn vectors(&self) -> Result<[Vec<f32>; 2]> {
         let reader = Reader::open(&self.db, Options::default())?;
         let mut rows = vec![0.0; self.rows * self.encoded];
@@ -73,7 +73,7 @@ impl Prepared {
         Ok([rows, reader.model().encode_queries(&queries)?])
     }
 
-    /// Writes the learned codes as a bundle for vectors; without the head for projected ones.
+    /// Writes the learned codes as a bundle for vectors; without the head for projected vectors.
     pub fn bundle(&self, to: &Path, projected: bool) -> Result<bool> {
         let Some(learned) = &self.learned else {
             return Ok(false);
@@ -84,7 +84,10 @@ impl Prepared {
                 let codes = Quantizer::builder(learned.codebook().clone(), Metric::Ip).build()?;
                 let plain =
                     learned.rotation().is_none() && learned.selection() == codes.selection();
-                ensure!(plain, "the learned model is not a head and codebooks alone");
+                ensure!(
+                    plain,
+                    "the learned model has more than a head and codebooks"
+                );
                 (codes, Metric::Ip, learned.dim())
             }
         };
@@ -95,7 +98,7 @@ impl Prepared {
     }
 }
 
-/// Inserts the texts that are not there yet. Returns the width of the vectors.
+/// Inserts the missing texts. Returns the width of the vectors.
 fn encode(db: &Path, keys: &[String]) -> Result<usize> {
     let database = if db.exists() {
         Database::open(db, Options::default())?
@@ -118,7 +121,7 @@ fn encode(db: &Path, keys: &[String]) -> Result<usize> {
 }
 
 fn learn(db: &Path, data: &Path, programs: &Programs, quick: bool) -> Result<Quantizer> {
-    // Beside the database, not in it.
+    // Next to the database, not inside it.
     let known = db.with_extension(if quick { "model-quick" } else { "model" });
     if !known.exists() {
         let mut train = programs.mopqdb();

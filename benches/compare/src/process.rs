@@ -1,17 +1,17 @@
-//! What this process has used so far, and what files take.
+//! The resources that this process has used, and the size of files.
 
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::path::Path;
 
-/// CPU seconds of all threads.
+/// Returns the CPU seconds of all threads.
 pub fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Resident bytes.
+/// Returns the resident memory in bytes.
 pub fn resident() -> Result<f64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -20,12 +20,12 @@ pub fn resident() -> Result<f64> {
     Ok(kb * 1024.0)
 }
 
-/// Bytes of all files below a folder.
+/// Returns the total size of all files below a folder.
 pub fn disk(dir: &Path) -> Result<u64> {
     for_each_file(dir, &mut |path| Ok(fs::metadata(path)?.len()))
 }
 
-/// Reads all files below a folder, so that whoever opens them finds them in memory, however long ago they were written.
+/// Reads all files below a folder, so that they are in the page cache, however long ago they were written.
 pub fn warm(dir: &Path) -> Result<u64> {
     for_each_file(dir, &mut |path| {
         std::io::copy(&mut fs::File::open(path)?, &mut std::io::sink())

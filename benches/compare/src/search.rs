@@ -1,4 +1,4 @@
-//! One case, every peer: sweep its settings, choose one, measure it.
+//! Runs one case on every peer: sweeps its settings, chooses one, and measures it.
 
 use crate::builds::{self, Entry};
 use crate::case::{Case, K};
@@ -13,17 +13,17 @@ use std::path::Path;
 
 /// Bytes per row of the codes that are compared.
 const BYTES: usize = 8;
-/// Seconds of each timing.
+/// Seconds per timing.
 const SECONDS: f64 = 0.3;
 
-/// How an index is asked, as `peers/peer.py` reads it.
+/// Returns the parameters of a search, as `peers/peer.py` reads them.
 fn asking(threads: usize, repeats: usize, batch: usize, limit: f64) -> String {
     let all = json!({"threads": threads, "seconds": SECONDS, "repeats": repeats, "batch": batch, "limit": limit});
     all.to_string()
 }
 
-/// Measures the peers on a case whose names begin with one of `only`, all if it is empty. Timings are medians of `repeats`.
-/// `save` is called after each.
+/// Measures the peers whose names begin with one of `only` on a case, or all peers if it is empty. Timings are medians
+/// of `repeats`. Calls `save` after each peer.
 pub fn run(
     case: &Case,
     programs: &Programs,
@@ -96,7 +96,8 @@ fn measure(repeats: usize, entry: &Entry<'_>, builds: &[Built]) -> Result<Value>
     let chosen = sweep::best(&tried).unwrap_or(0);
     let (n, setting) = candidates.get(chosen).context("a setting")?;
     let index = entry.index(*n);
-    // The hits of one thread only warm it up. Recall does not depend on threads: of as many queries as a minute allows.
+    // The hits of one thread are only a warm-up. Recall does not depend on threads; it is measured on as many queries
+    // as fit into a minute.
     let (_, one) = search(entry, &index, setting, asking(1, repeats, 64, SECONDS))?;
     let (found, two) = search(entry, &index, setting, asking(2, repeats, 64, 60.0))?;
     let grown: Grown = entry.call("insert", &index, setting, &[])?;
@@ -115,11 +116,11 @@ fn measure(repeats: usize, entry: &Entry<'_>, builds: &[Built]) -> Result<Value>
         "setting": short(setting),
         "sweep": swept.collect::<Vec<_>>(),
         "bytes": entry.settings[*n].bytes,
-        // Queries whose answers were compared: all of the case, or the first ones.
+        // The queries whose answers were compared: all of the case, or the first ones.
         "asked": found.asked,
         "recall_exact": found.exact,
         "recall_true": found.right,
-        // Queries per second, by CPU time of one thread and by the clock of two.
+        // Queries per second, in CPU time of one thread and in wall-clock time of two.
         "one": rate(&one.one, |t| t.cpu),
         "one_two": rate(&two.one, |t| t.wall),
         "batch": rate(&one.batch, |t| t.cpu),
@@ -132,12 +133,12 @@ fn measure(repeats: usize, entry: &Entry<'_>, builds: &[Built]) -> Result<Value>
     }))
 }
 
-/// A short look at each candidate, one per core; none where there is nothing to choose.
+/// Measures each candidate briefly, one per core; returns nothing if there is no choice.
 fn tried(entry: &Entry<'_>, candidates: &[(usize, Value)]) -> Result<Vec<Tried>> {
     let jobs = candidates.len();
     let tried = builds::on_each_core(if jobs > 1 { jobs } else { 0 }, |job| {
         let (n, setting) = &candidates[job];
-        // Slow settings too are asked dozens of queries.
+        // Slow settings also get dozens of queries.
         let glance = asking(1, 1, 0, 24.0 * SECONDS);
         let (found, searched) = search(entry, &entry.index(*n), setting, glance)?;
         let (recall, speed) = (found.exact, rate(&searched.one, |t| t.cpu));
@@ -154,7 +155,7 @@ fn search(
     asking: String,
 ) -> Result<(Found, Searched)> {
     let hits = tempfile::NamedTempFile::new_in(&entry.case.dir)?;
-    let path = hits.path().to_str().context("a path in UTF-8")?;
+    let path = hits.path().to_str().context("the path must be UTF-8")?;
     process::warm(index)?;
     let searched = entry.call("search", index, setting, &[&asking, path])?;
     Ok((Found::of(&fs::read(hits.path())?, entry.case), searched))
@@ -168,7 +169,7 @@ struct Found {
 }
 
 impl Found {
-    /// From `fetch` little-endian int64 per query.
+    /// Reads `fetch` little-endian int64 values per query.
     fn of(bytes: &[u8], case: &Case) -> Self {
         let values = bytes.as_chunks::<8>().0.iter();
         let values: Vec<i64> = values.map(|b| i64::from_le_bytes(*b)).collect();
@@ -188,7 +189,7 @@ impl Found {
     }
 }
 
-/// The median rate per second.
+/// Returns the median rate per second.
 fn rate(timed: &[Timed], by: impl Fn(&Timed) -> f64) -> f64 {
     let rates = timed.iter().map(|t| t.count / by(t).max(1e-9));
     sweep::median(rates.collect())
@@ -200,7 +201,7 @@ fn merged(build: &Value, search: &Value) -> Value {
     Value::Object(all)
 }
 
-/// `{"a": 1, "b": "x"}` as `a 1, b x`, without the bundle's path.
+/// Formats `{"a": 1, "b": "x"}` as `a 1, b x`, without the bundle's path.
 fn short(setting: &Value) -> String {
     let parts = setting.as_object().into_iter().flatten();
     let said = parts.filter(|(name, _)| *name != "bundle");

@@ -1,17 +1,17 @@
-//! Which of a peer's settings counts: the fastest of those that find as much as its best.
+//! Chooses a peer's setting: the fastest of those whose recall is close to its best.
 
-/// One setting, tried.
+/// The result of trying one setting.
 pub struct Tried {
-    /// Recall against the exact top.
+    /// The recall against the exact top.
     pub recall: f64,
-    /// Queries per CPU second, one at a time.
+    /// Queries per CPU-second, one at a time.
     pub speed: f64,
 }
 
-/// Recalls that differ by less are the same to a user.
+/// Recalls that differ by less than this count as equal.
 const TOLERANCE: f64 = 0.01;
 
-/// The number of the setting that counts; none if nothing was tried.
+/// Returns the index of the chosen setting; `None` if nothing was tried.
 pub fn best(tried: &[Tried]) -> Option<usize> {
     let most = tried
         .iter()
@@ -25,7 +25,7 @@ pub fn best(tried: &[Tried]) -> Option<usize> {
     fastest.map(|(n, _)| n)
 }
 
-/// The middle value, of an even number the upper one.
+/// Returns the median; of an even number of values, the upper one.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fastest_of_those_that_find_as_much_counts() {
+    fn the_fastest_setting_with_nearly_the_best_recall_is_chosen() {
         let tried = |all: &[(f64, f64)]| -> Vec<Tried> {
             let each = all.iter().copied();
             each.map(|(recall, speed)| Tried { recall, speed })
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn the_median_is_the_middle_value() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![]), 0.0);
     }

@@ -1,21 +1,21 @@
-//! The figures of a run as Markdown tables.
+//! Prints the figures of a run as Markdown tables.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// `heading: its name in the JSON`, of a search case.
+/// The columns of a search case, as `heading: name in the JSON`.
 const SEARCH: &str = "index: name, bytes: bytes, exact recall@10: recall_exact, true recall@10: recall_true, one/s: one, \
                       one/s (2 threads): one_two, batched/s: batch, batched/s (2 threads): batch_two, RAM B/row: ram, \
                       disk B/row: disk, build CPU-s: build, open s: open, inserts/s: insert, durable: durable, queries: asked, \
                       setting: setting";
-/// The same of the whole job.
+/// The columns of the end-to-end job.
 const WHOLE: &str = "system: name, texts/s: insert_wall, texts/CPU-s: insert_cpu, query p50 ms: p50_ms, p99 ms: p99_ms, \
                      CPU ms/query: query_cpu_ms, disk B/text: disk, MB inserting: insert_memory, MB querying: query_memory, \
                      true recall@10: recall_true, version: version";
 
-/// Prints the tables of all JSON files of a folder.
+/// Prints the tables of all JSON files in a folder.
 pub fn print(out: &Path) -> Result<()> {
     let entries = fs::read_dir(out).with_context(|| out.display().to_string())?;
     let paths = entries.map(|entry| Ok(entry?.path()));
@@ -65,14 +65,14 @@ fn cell(name: &str, value: &Value) -> String {
     }
 }
 
-/// Three significant digits: 12,300, 123, 12.3, 1.23, 0.0123.
+/// Formats three significant digits: 12,300, 123, 12.3, 1.23, 0.0123.
 fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".into();
     }
     let unit = 10f64.powi(value.abs().log10().floor() as i32 - 2);
     let rounded = (value / unit).round() * unit;
-    // Rounding may carry: 9.996 is 10.0.
+    // Rounding may carry: 9.996 becomes 10.0.
     let digits = rounded.abs().log10().floor() as i32;
     if digits < 3 {
         return format!("{rounded:.*}", (2 - digits) as usize);
@@ -89,14 +89,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn numbers_have_three_digits_that_count() {
+    fn numbers_have_three_significant_digits() {
         let values = [0.0, 0.012345, 9.996, 99.96, 999.6, 4_567_890.0];
         let expected = ["0", "0.0123", "10.0", "100", "1,000", "4,570,000"];
         assert_eq!(values.map(number), expected);
     }
 
     #[test]
-    fn a_section_has_one_line_per_peer_and_says_who_is_missing() {
+    fn a_section_has_one_line_per_peer_and_lists_missing_ones() {
         let peer = json!({"name": "a|b", "bytes": 8, "recall_exact": 0.1234, "one": 1234.5});
         let gone = json!({"name": "x", "why": "no wheel"});
         let text = section(&json!({"case": "c", "what": "w", "peers": [peer], "missing": [gone]}));

@@ -1,4 +1,4 @@
-//! The whole job, texts in and hits out: the set is written to a file, and `peers/whole.py` measures mopqdb and two
+//! The end-to-end job, from texts to hits: the set is written to a file, and `peers/whole.py` measures mopqdb and two
 //! databases with a Python encoder on it.
 
 use crate::peers::{self, Programs};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Inserts `texts` texts of a set into each system and asks `queries` test queries.
+/// Inserts `texts` texts of a set into each system and runs `queries` test queries.
 pub fn measure(
     out: &Path,
     data: &Path,
@@ -17,7 +17,7 @@ pub fn measure(
     texts: usize,
     queries: usize,
 ) -> Result<Value> {
-    eprintln!("whole job: {texts} texts of {}", data.display());
+    eprintln!("end-to-end job: {texts} texts of {}", data.display());
     let set = Set::load(data)?;
     let test = set.questions(data, "test.tsv")?;
     let work = out.join("whole");

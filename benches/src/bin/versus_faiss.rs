@@ -1,47 +1,46 @@
-//! Ourselves beside faiss-cpu: same codes, same run, one core, CPU time, faiss at its fastest SIMD level. Every
-//! answer is compared with a plain sum first, and faiss's scores with ours. Writes a table and
-//! its numbers as JSON.
+//! Compares mopqdb with faiss-cpu: same codes, same run, one core, CPU time, faiss at its fastest SIMD level. Every
+//! answer is first compared with a plain sum, and faiss's scores with ours. Writes a table, and its numbers as JSON.
 //!
-//! `make bench` has the right arguments.
+//! `make bench` passes the right arguments.
 
 use anyhow::Result;
 use clap::Parser;
 use mopqdb::testing::kernel::Kernel;
-use mopqdb_benches::beside::codes::Case;
-use mopqdb_benches::beside::figures::Figures;
-use mopqdb_benches::beside::{Bench, database, scan, thousands, train};
+use mopqdb_benches::versus::codes::Case;
+use mopqdb_benches::versus::figures::Figures;
+use mopqdb_benches::versus::{Bench, database, scan, thousands, train};
 use std::fs;
 use std::path::PathBuf;
 
-/// Ourselves beside faiss-cpu, on the same codes, in the same run.
+/// Compares mopqdb with faiss-cpu on the same codes in the same run.
 #[derive(Debug, Parser)]
 struct Options {
-    /// An interpreter with faiss-cpu.
+    /// A Python interpreter with faiss-cpu.
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Where the table and its numbers go.
+    /// The folder for the table and its numbers.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
-    /// Rows of a scan.
+    /// Rows per scan.
     #[arg(long, default_value_t = 1_000_000)]
     rows: usize,
-    /// What is measured.
+    /// What to measure.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "scan,large,database,train"
     )]
     parts: Vec<Part>,
-    /// Few repeats and training rows, for checking.
+    /// Use few repeats and training rows, for a quick check.
     #[arg(long)]
     quick: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// Scans of as many rows as asked for, isotropic and clustered.
+    /// Scans of the requested number of rows, isotropic and clustered.
     Scan,
-    /// A scan of ten times as many, and by two threads.
+    /// A scan of ten times as many rows, and with two threads.
     Large,
     /// Queries through a whole database.
     Database,

@@ -1,4 +1,5 @@
-//! Rows as codes: ours of eight bits, and codes of four bits in as many bytes, which faiss's fast scan wants.
+//! Rows as codes: mopqdb's of eight bits, and codes of four bits with the same bytes per row, which faiss's fast scan
+//! needs.
 
 use super::DIM;
 use crate::data::{Blocks, Stream};
@@ -6,36 +7,36 @@ use anyhow::Result;
 use mopqdb::Metric;
 use mopqdb::quantizer::{LookupTable, Quantizer, TrainPq, train_pq};
 
-/// Queries of a case.
+/// Queries per case.
 const QUERIES: usize = 16;
 
 /// Rows under one quantizer.
 pub struct Coded {
-    /// Their quantizer.
+    /// The quantizer of the rows.
     pub quantizer: Quantizer,
-    /// (rows, subspaces)
+    /// The codes: (rows, subspaces).
     pub codes: Vec<u8>,
-    /// The same as they are scanned.
+    /// The codes in the layout that is scanned.
     pub blocks: Blocks,
     /// A table for each query.
     pub tables: Vec<LookupTable>,
 }
 
-/// The same rows under both, and queries.
+/// The same rows under both quantizers, and queries.
 pub struct Case {
-    /// `isotropic` or `clustered`
+    /// The kind of data: `isotropic` or `clustered`.
     pub data: &'static str,
-    /// How many there are.
+    /// The number of rows.
     pub rows: usize,
-    /// (queries, DIM)
+    /// The queries: (queries, DIM).
     pub queries: Vec<f32>,
-    /// A byte a subspace.
+    /// The rows with one byte per subspace.
     pub eight: Coded,
-    /// Twice as many subspaces of 16 codewords.
+    /// The rows with twice as many subspaces of 16 codewords.
     pub four: Coded,
 }
 
-/// Vectors of a kind.
+/// Returns vectors of a kind.
 pub fn stream(data: &str, seed: u64) -> Stream {
     match data {
         "clustered" => Stream::clustered(seed, DIM),
@@ -44,7 +45,7 @@ pub fn stream(data: &str, seed: u64) -> Stream {
 }
 
 impl Case {
-    /// Makes rows, trains both quantizers on the first, and quantizes all.
+    /// Creates rows, trains both quantizers on the first ones, and quantizes all.
     pub fn new(data: &'static str, bytes: usize, rows: usize) -> Result<Self> {
         let mut vectors = stream(data, 7);
         let sample = vectors.take(30_000);
@@ -91,7 +92,7 @@ impl Coded {
         })
     }
 
-    /// `8x256`
+    /// Returns a name such as `8x256`.
     pub fn name(&self) -> String {
         let shape = self.quantizer.shape();
         format!("{}x{}", shape.subspaces(), shape.codewords())

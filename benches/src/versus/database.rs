@@ -1,4 +1,4 @@
-//! A query through the whole database beside the scan alone.
+//! A query through the whole database, compared with the scan alone.
 
 use super::codes::stream;
 use super::figures::{Figures, Line, Target};
@@ -14,7 +14,7 @@ use std::hint::black_box;
 const SEGMENTS: usize = 8;
 const K: usize = 10;
 
-/// Rows in eight segments, one thread.
+/// Measures rows in eight segments, on one thread.
 pub fn case(bench: &Bench, rows: usize, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::tempdir_in(&bench.out)?;
     let (bundle, place) = (folder.path().join("bundle"), folder.path().join("db"));
@@ -37,7 +37,7 @@ pub fn case(bench: &Bench, rows: usize, figures: &mut Figures) -> Result<()> {
     let part = rows / SEGMENTS;
     for first in (0..rows).step_by(5_000) {
         let mut some = vectors.take(5_000.min(rows - first));
-        // As the database keeps them.
+        // In the layout of the database.
         mopqdb::encoder::round_to_f16(&mut some);
         let count = some.len() / DIM;
         trained.quantize(&some, &mut codes[first * 8..][..count * 8])?;
@@ -109,7 +109,7 @@ pub fn case(bench: &Bench, rows: usize, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// What a whole query aims at.
+/// The target for a whole query.
 pub const TARGETS: [Target; 1] = [Target::new(
     "database, clustered 8x256, 1M rows, 8 segments, k=10",
     "vs the scan",

@@ -1,4 +1,4 @@
-//! faiss-cpu, through a script and a folder of arrays.
+//! faiss-cpu, called through a script and a folder of arrays.
 
 use super::codes::{Case, Coded};
 use super::{Bench, DIM};
@@ -13,7 +13,7 @@ use std::process::Command;
 pub struct Measured(Value);
 
 impl Measured {
-    /// Seconds of a piece of work, and the SIMD level that was the fastest.
+    /// Returns the seconds that some work took, and the fastest SIMD level.
     pub fn seconds(&self, work: &str) -> Result<(f64, String)> {
         let found = &self.0[work];
         let seconds = found["seconds"].as_f64();
@@ -23,14 +23,14 @@ impl Measured {
         ))
     }
 
-    /// Mean squared error of a row after a training.
+    /// Returns the mean squared error per row after a training.
     pub fn distortion(&self, work: &str) -> Result<f64> {
         let distortion = self.0[work]["distortion"].as_f64();
         distortion.with_context(|| format!("faiss measured no distortion of {work:?}"))
     }
 }
 
-/// Searches the very codes of a case, both indexes; their scores are compared with ours for each k.
+/// Searches the same codes with both indexes, and compares their scores with ours for each k.
 pub fn search(bench: &Bench, case: &Case, ks: &[usize]) -> Result<Measured> {
     let folder = exchange(bench)?;
     let scanner = Scanner::with_kernel(bench.kernel, 1);
@@ -59,7 +59,7 @@ pub fn search(bench: &Bench, case: &Case, ks: &[usize]) -> Result<Measured> {
     run(bench, &folder, &meta, "search")
 }
 
-/// Trains and encodes rows (n, DIM).
+/// Trains on and encodes rows (n, DIM).
 pub fn train(bench: &Bench, rows: &[f32], subspaces: usize, iterations: usize) -> Result<Measured> {
     let folder = exchange(bench)?;
     fs::write(folder.join("rows.f32"), little_endian(rows))?;
@@ -90,6 +90,7 @@ fn run(bench: &Bench, folder: &Path, meta: &Value, work: &str) -> Result<Measure
         let why = String::from_utf8_lossy(&output.stderr);
         bail!("faiss failed: {why}");
     }
-    let measured = serde_json::from_slice(&output.stdout).context("what faiss measured")?;
+    let measured =
+        serde_json::from_slice(&output.stdout).context("reading the results of faiss")?;
     Ok(Measured(measured))
 }

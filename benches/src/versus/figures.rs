@@ -1,4 +1,4 @@
-//! What was measured, against what is aimed at: a table, and the numbers.
+//! The measurements and their targets, as a table and as numbers.
 
 use super::{Bench, database, scan, train};
 use crate::machine::Machine;
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 
-/// One measured thing, in a unit in which more is better.
+/// One measurement, in a unit in which more is better.
 pub struct Line {
-    /// What was done.
+    /// What was measured.
     pub what: String,
-    /// Of the two.
+    /// The unit of both values.
     pub unit: &'static str,
-    /// Ours.
+    /// mopqdb's value.
     pub ours: f64,
-    /// The peer's, and which it is.
+    /// The peer's value, and the peer's name.
     pub peer: Option<(f64, String)>,
-    /// More about it.
+    /// Further information.
     pub note: String,
 }
 
-/// A ratio that a piece of work should reach.
+/// A ratio that a measurement should reach.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     what: &'static str,
@@ -32,7 +32,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Of that work: a ratio that has to be reached, and one that we would like to.
+    /// Creates a target: the work, the ratio that must be reached, and a ratio that would be better.
     pub const fn new(what: &'static str, ratio: &'static str, binding: f64, stretch: f64) -> Self {
         Self {
             what,
@@ -43,17 +43,17 @@ impl Target {
     }
 }
 
-/// All of a run.
+/// All measurements of a run.
 #[derive(Default)]
 pub struct Figures {
-    /// As measured.
+    /// The measurements.
     pub lines: Vec<Line>,
-    /// Targets, with what was reached.
+    /// The targets, with the ratios that were reached.
     reached: Vec<(Target, f64)>,
 }
 
 impl Figures {
-    /// Notes a ratio, if there is a target for it.
+    /// Records a ratio, if there is a target for it.
     pub fn reach(&mut self, what: &str, ratio: &str, value: f64) {
         let mut targets = scan::TARGETS
             .iter()
@@ -64,13 +64,13 @@ impl Figures {
         }
     }
 
-    /// The tables, in Markdown.
+    /// Returns the tables, in Markdown.
     pub fn table(&self, kernel: Kernel) -> Result<String> {
         let machine = Machine::here();
         let mut table = format!(
-            "{}, one core, CPU time, kernel {}; kernels that this CPU can't run: {:?}. Answers were checked against a plain \
-             f32 sum, and faiss's scores against ours, before the clock; faiss is at the fastest of its SIMD levels. Of \
-             bandwidth: of what one core reads of the same memory in the same minute, by plain loads.\n\n",
+            "{}, one core, CPU time, kernel {}; kernels that this CPU can't run: {:?}. Answers were compared with a plain \
+             f32 sum, and faiss's scores against ours, before the clock started; faiss uses its fastest SIMD level. Of \
+             bandwidth: relative to plain loads of the same memory by one core in the same minute.\n\n",
             machine.cpu,
             kernel.name(),
             Kernel::unavailable()
@@ -118,7 +118,7 @@ impl Figures {
         Ok(table)
     }
 
-    /// Writes what there is so far.
+    /// Writes the measurements so far.
     pub fn write(&self, bench: &Bench) -> Result<()> {
         fs::write(bench.out.join("table.md"), self.table(bench.kernel)?)?;
         let lines = self.lines.iter().map(|l| {

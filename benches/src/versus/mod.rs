@@ -1,4 +1,4 @@
-//! `make bench`: ourselves beside faiss-cpu, on the same rows in the same run, against what we aim at.
+//! `make bench`: mopqdb and faiss-cpu on the same rows in the same run, with targets.
 
 pub mod codes;
 pub mod database;
@@ -10,29 +10,29 @@ pub mod train;
 use mopqdb::testing::kernel::Kernel;
 use std::path::PathBuf;
 
-/// Numbers a row.
+/// Dimensions of the rows.
 pub const DIM: usize = 128;
 
-/// What a run is told.
+/// The settings of a run.
 pub struct Bench {
-    /// An interpreter with faiss-cpu.
+    /// A Python interpreter with faiss-cpu.
     pub python: PathBuf,
-    /// Where everything goes.
+    /// The folder for results.
     pub out: PathBuf,
-    /// Few repeats, for checking.
+    /// Whether to use few repeats, for a quick check.
     pub quick: bool,
-    /// What scans run on.
+    /// The kernel that scans use.
     pub kernel: Kernel,
 }
 
 impl Bench {
-    /// Times that each thing is measured; the fastest counts.
+    /// Returns how many times each thing is measured; the fastest counts.
     pub fn repeats(&self) -> usize {
         if self.quick { 5 } else { 15 }
     }
 }
 
-/// `1M`, `20k`, `17`
+/// Formats a number as `1M`, `20k` or `17`.
 pub fn thousands(n: usize) -> String {
     match n {
         n if n >= 1_000_000 && n.is_multiple_of(1_000_000) => format!("{}M", n / 1_000_000),

@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 
 const KS: [usize; 3] = [10, 100, 1000];
 
-/// A scan as it was measured.
+/// The measurement of a scan.
 struct Timed {
-    /// Seconds a query.
+    /// Seconds per query.
     seconds: f64,
-    /// Its bytes a second, of what one core reads of the same memory.
+    /// The scan's bandwidth, relative to plain loads of the same memory by one core.
     share: f64,
 }
 
-/// One case: ours for several k, in batches and on every kernel, beside both indexes of faiss.
+/// Measures one case: mopqdb for several k, in batches and on every kernel, and both indexes of faiss.
 pub fn case(bench: &Bench, case: &Case, figures: &mut Figures) -> Result<()> {
     verify(&case.eight, &KS)?;
     verify(&case.four, &KS[..1])?;
-    // Before and after the peer: a machine's pace changes.
+    // Measured before and after the peer, because the speed of a machine varies.
     let ours = |k: usize| one_at_a_time(bench, bench.kernel, &case.eight, k);
     let before: Vec<Timed> = KS.iter().map(|&k| ours(k)).collect();
     let batch_before = batched(bench, &case.eight);
@@ -106,18 +106,18 @@ pub fn case(bench: &Bench, case: &Case, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// Two threads beside one, by the clock.
+/// Compares two threads with one, in wall-clock time.
 pub fn threads(bench: &Bench, case: &Case, figures: &mut Figures) {
     let [one, two] = [1, 2].map(|threads| Scanner::with_kernel(bench.kernel, threads));
     let wall = |scanner: &Scanner| {
         let start = Instant::now();
         for table in &case.eight.tables {
             let found = scanner.scan(&[&case.eight.blocks], std::slice::from_ref(table), 10);
-            black_box(found.expect("in memory"));
+            black_box(found.expect("a scan in memory does not fail"));
         }
         start.elapsed().as_secs_f64() / case.eight.tables.len() as f64
     };
-    // What two threads read together, beside one: no scan can gain more.
+    // The bandwidth of two threads relative to one: no scan can gain more.
     let bytes = case.eight.blocks.bytes();
     let read = |parts: &[&[u8]]| {
         let start = Instant::now();
@@ -129,7 +129,7 @@ pub fn threads(bench: &Bench, case: &Case, figures: &mut Figures) {
         start.elapsed().as_secs_f64()
     };
     let (low, high) = bytes.split_at(bytes.len() / 2);
-    // In turns, so that all have the machine's good moments.
+    // In turns, so that each has the machine's good moments.
     let mut best = [f64::INFINITY; 4];
     for _ in 0..bench.repeats() {
         let times = [wall(&one), wall(&two), read(&[bytes]), read(&[low, high])];
@@ -147,7 +147,7 @@ pub fn threads(bench: &Bench, case: &Case, figures: &mut Figures) {
         what: format!("scan {what}"),
         unit: "Grows/s",
         ours: rate(two),
-        peer: Some((rate(one), "ourselves, one thread, by the clock".into())),
+        peer: Some((rate(one), "mopqdb, one thread, wall-clock time".into())),
         note: format!(
             "plain reading gains {:.2}x by a second thread: {:.1} and {:.1} GB/s",
             read_one / read_two,
@@ -167,7 +167,8 @@ impl Timed {
     }
 }
 
-/// Every query that is timed: one at a time for each k, and all in one pass; on every kernel, on one thread and on two.
+/// Checks every query that is timed: one at a time for each k, and all in one pass; on every kernel, on one thread and
+/// on two.
 fn verify(coded: &Coded, ks: &[usize]) -> Result<()> {
     let most = ks.iter().copied().max().unwrap_or(0);
     let plain = |table| plain_top(table, &coded.codes, most);
@@ -189,7 +190,7 @@ fn verify(coded: &Coded, ks: &[usize]) -> Result<()> {
     Ok(())
 }
 
-/// Queries one after another, in turns with reading the memory that they scan as many times.
+/// Times single queries, alternating with plain reads of the memory that they scan.
 fn one_at_a_time(bench: &Bench, kernel: Kernel, coded: &Coded, k: usize) -> Timed {
     let scanner = Scanner::with_kernel(kernel, 1);
     let bytes = coded.blocks.bytes();
@@ -202,7 +203,7 @@ fn one_at_a_time(bench: &Bench, kernel: Kernel, coded: &Coded, k: usize) -> Time
         let between = cpu_time();
         for table in &coded.tables {
             let found = scanner.scan(&[&coded.blocks], std::slice::from_ref(table), k);
-            black_box(found.expect("in memory"));
+            black_box(found.expect("a scan in memory does not fail"));
         }
         let each = |time: Duration| time.as_secs_f64() / coded.tables.len() as f64;
         reading = reading.min(each(between - start));
@@ -214,14 +215,16 @@ fn one_at_a_time(bench: &Bench, kernel: Kernel, coded: &Coded, k: usize) -> Time
     }
 }
 
-/// Seconds a query, all queries in one pass.
+/// Returns the seconds per query with all queries in one pass.
 fn batched(bench: &Bench, coded: &Coded) -> f64 {
     let scanner = Scanner::with_kernel(bench.kernel, 1);
     let pass = || scanner.scan(&[&coded.blocks], &coded.tables, 10);
-    fastest(bench.repeats(), || pass().expect("in memory")) / coded.tables.len() as f64
+    fastest(bench.repeats(), || {
+        pass().expect("a scan in memory does not fail")
+    }) / coded.tables.len() as f64
 }
 
-/// What the scans aim at.
+/// The targets of the scans.
 pub const TARGETS: [Target; 15] = [
     Target::new("clustered 8x256, 1M rows, k=10", "of bandwidth", 0.90, 0.96),
     Target::new("clustered 8x256, 1M rows, k=10", "vs IndexPQ", 6.5, 7.5),

@@ -8,7 +8,7 @@ use anyhow::Result;
 use mopqdb::Metric;
 use mopqdb::quantizer::{Quantizer, TrainPq, train_opq, train_pq};
 
-/// PQ and OPQ on the same rows and iterations as faiss, and encoding by both.
+/// Measures PQ and OPQ on the same rows and iterations as faiss, and encoding by both.
 pub fn case(bench: &Bench, subspaces: usize, figures: &mut Figures) -> Result<()> {
     let rows = stream("clustered", 9).take(if bench.quick { 20_000 } else { 65_536 });
     let count = rows.len() / DIM;
@@ -62,7 +62,7 @@ pub fn case(bench: &Bench, subspaces: usize, figures: &mut Figures) -> Result<()
     Ok(())
 }
 
-/// Mean squared error of a row.
+/// Returns the mean squared error per row.
 fn distortion(quantizer: &Quantizer, rows: &[f32]) -> Result<f64> {
     let n = rows.len() / DIM;
     let (mut projected, mut decoded) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
@@ -78,7 +78,7 @@ fn distortion(quantizer: &Quantizer, rows: &[f32]) -> Result<f64> {
     Ok(sum / n as f64)
 }
 
-/// What training and encoding aim at.
+/// The targets of training and encoding.
 pub const TARGETS: [Target; 10] = [
     Target::new("encode 8x256", "vs faiss", 10.0, 15.0),
     Target::new("encode 16x256", "vs faiss", 3.5, 4.0),

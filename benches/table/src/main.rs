@@ -1,8 +1,8 @@
-//! The evidence: every system of the paper on real pairs, and the tables of its appendix. `make table`.
+//! Measures every system of the paper on real pairs, and prints the tables of the evidence. `make table` runs it.
 //!
-//! A run is one folder with a `result.json`; a run that has one is not run again, nor one whose configuration (seed
-//! included) another run had, and one that was interrupted goes on where it was. Texts are encoded once. Nothing is chosen on test queries: epochs, learning rates, quantization
-//! weights and temperatures are chosen by validation recall.
+//! A run is a folder with a `result.json`. A run that has a result is not repeated, nor is one whose configuration
+//! (seed included) another run had; an interrupted run continues. Texts are encoded once. Nothing is chosen on test
+//! queries: epochs, learning rates, quantization weights and temperatures are chosen by validation recall.
 
 mod report;
 mod set;
@@ -23,31 +23,31 @@ use serde::{Deserialize, Serialize};
 use set::Set;
 use systems::{Experiment, Table};
 
-/// Recall of every system over all keys, with intervals.
+/// Measures the recall of every system over all keys, with intervals.
 #[derive(Debug, Parser)]
 struct Flags {
-    /// Folder with a folder a set: train.tsv, valid.tsv, test.tsv (and keys.tsv, keys_group.txt).
+    /// A folder with one folder per set: train.tsv, valid.tsv, test.tsv (and keys.tsv, keys_group.txt).
     #[arg(long)]
     data: PathBuf,
-    /// Folder for encoded texts, runs and results.
+    /// The folder for encoded texts, runs and results.
     #[arg(long)]
     out: PathBuf,
-    /// The sets.
+    /// The sets to use.
     #[arg(long, value_delimiter = ',', default_value = "debian,quora,acl")]
     sets: Vec<String>,
     /// The tables to run.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "systems")]
     tables: Vec<Table>,
-    /// Seeds 1 to this.
+    /// Number of seeds, from 1 on.
     #[arg(long, default_value_t = 3)]
     seeds: u64,
-    /// Take the rates, weights and temperatures that validation chose on this set, which has been run before.
+    /// Use the rates, weights and temperatures that validation chose on this set, which must have been run before.
     #[arg(long, value_name = "SET")]
     chosen_on: Option<String>,
-    /// Only the runs whose names begin so.
+    /// Only the runs whose names begin with one of these.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Only print the tables of what has been run.
+    /// Only print the tables of finished runs.
     #[arg(long)]
     report: bool,
     /// Flags of the configuration that all runs share, as TOML: "epochs = 3".
@@ -55,15 +55,15 @@ struct Flags {
     with: String,
 }
 
-/// What is kept of a run.
+/// The stored results of a run.
 #[derive(Debug, Serialize, Deserialize)]
 struct Outcomes {
     config: TrainConfig,
-    /// As chosen by.
+    /// The recall by which the epoch was chosen.
     validation_recall: f64,
     best_epoch: usize,
     cpu_seconds: f64,
-    /// Mean recall at 10, 50, 100 on test.
+    /// Mean recall at 10, 50, 100 on test queries.
     recall: [f64; 3],
     unquantized: [f64; 3],
     distortion: f64,
@@ -71,7 +71,7 @@ struct Outcomes {
     used: f64,
     entropy: f64,
     distinct: usize,
-    /// Of each test query, at 10, 50, 100.
+    /// The recall of each test query, at 10, 50, 100.
     queries: [Vec<f32>; 3],
 }
 
@@ -130,7 +130,7 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
         let result = fs::read(twin.join("result.json"))?;
         return mopqdb_trainer::program::write_whole(&path, &result);
     }
-    let set = set.expect("loaded when a result is missing");
+    let set = set.expect("the set was loaded, since a result is missing");
     eprintln!("{}", experiment.name);
     let run = Run::open(
         path.parent().context("a folder")?,
@@ -147,13 +147,13 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
     };
     let outcome = Trainer::new(config, &lessons, &run, &STOP)?.run(&mut Lines)?;
     let Outcome::Trained(trained) = outcome else {
-        bail!("stopped; the same command goes on from here");
+        bail!("stopped; run the same command again to continue");
     };
     let evaluation = Keys::new(&set.corpus.vectors, &trained.quantizer)?
         .threads(config.threads)
         .evaluate(&set.test, &EvalOptions::default())?;
     let places = evaluation.places;
-    let dense = evaluation.head.context("what is trained has a head")?;
+    let dense = evaluation.head.context("a trained model has a head")?;
     let codes = evaluation.codes;
     let outcomes = Outcomes {
         config: config.clone(),
@@ -177,7 +177,7 @@ fn run(out: &Path, experiment: &Experiment, set: Option<&Set>) -> Result<()> {
     fs::remove_file(path.with_file_name("last.safetensors")).context("removing the checkpoint")
 }
 
-/// A line an epoch.
+/// Prints one line per epoch.
 struct Lines;
 
 impl Watch for Lines {

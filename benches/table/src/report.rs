@@ -1,4 +1,4 @@
-//! The tables, as Markdown.
+//! Prints the tables as Markdown.
 
 use std::path::Path;
 
@@ -82,7 +82,8 @@ pub(crate) fn print(table: Table, set: &str, out: &Path, seeds: u64) -> Result<(
     Ok(())
 }
 
-/// Recalls, each with its ratio to that of `against` and the ratio's interval; then what the codes are like.
+/// Prints a table's heading: recalls, each with its ratio to that of `against` and the ratio's interval; then
+/// properties of the codes.
 fn head(first: &str, against: &str) {
     let recalls = AT.map(|n| format!("R@{n} | times {against}")).join(" | ");
     println!(

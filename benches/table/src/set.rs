@@ -9,12 +9,12 @@ use mopqdb_benches::set;
 use mopqdb_trainer::data::{Columns, Corpus, KeyColumn, Pairs, QueryColumn};
 use mopqdb_trainer::program::Embeddings;
 
-/// Validation queries that epochs, rates and weights are chosen by.
+/// The number of validation queries by which epochs, rates and weights are chosen.
 const VALIDATION: usize = 2_000;
 
 pub(crate) struct Set {
     pub(crate) corpus: Corpus,
-    /// Of the training queries.
+    /// The vectors of the training queries.
     pub(crate) queries: Vec<f32>,
     pub(crate) pairs: Vec<(u32, u32)>,
     pub(crate) validation: VectorQuestions,
@@ -31,13 +31,13 @@ impl Set {
             let mut seen = 0;
             let mut encoder = None;
             let by_side = |some: &[&str]| {
-                // Loaded only when there is something to encode.
+                // Loaded only if there is something to encode.
                 if encoder.is_none() {
                     encoder = bundle.encoder()?;
                 }
                 let encoder = encoder
                     .as_ref()
-                    .context("the default bundle has an encoder")?;
+                    .context("the default bundle has no encoder")?;
                 if side == "query" {
                     return Ok(encoder.encode_queries(some)?);
                 }

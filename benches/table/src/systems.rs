@@ -1,4 +1,4 @@
-//! Which runs make up which table.
+//! The runs that make up each table.
 
 use std::path::{Path, PathBuf};
 
@@ -16,20 +16,20 @@ pub(crate) enum Table {
     Selection,
     /// PQ, OPQ, MoPQ-b and MoPQ-a by code size, at the rates that the systems' table chose.
     Sizes,
-    /// DQN by weight: recall beside distortion.
+    /// DQN by weight: recall and distortion.
     Dqn,
 }
 
 pub(crate) struct Experiment {
-    /// Its folder.
+    /// The name of its folder.
     pub(crate) name: String,
     pub(crate) config: TrainConfig,
 }
 
 pub(crate) const WEIGHTS: [f64; 5] = [1.0, 1e-1, 1e-2, 1e-3, 1e-4];
-/// No system has to learn at a rate that suits another.
+/// Several rates, so that no system must learn at a rate that suits another.
 const RATES: [f64; 3] = [2e-3, 1e-3, 3e-4];
-/// NCS pulls a key with its whole weight and repels it with its device's share: it diverges at the higher rates.
+/// NCS attracts a key with its full weight and repels it with its device's share, so it diverges at the higher rates.
 const NCS_RATES: [f64; 4] = [2e-3, 1e-3, 3e-4, 1e-4];
 
 fn rates(system: &str) -> &'static [f64] {
@@ -38,9 +38,9 @@ fn rates(system: &str) -> &'static [f64] {
         _ => &RATES,
     }
 }
-/// Code sizes of the paper.
+/// The code sizes of the paper.
 pub(crate) const SIZES: [(usize, usize); 4] = [(4, 128), (4, 256), (8, 256), (16, 256)];
-/// A temperature suits the range of its logits: squared distances, cosines, products.
+/// A temperature depends on the range of its logits: squared distances, cosines, products.
 pub(crate) const TEMPERATURES: [f64; 4] = [1.0, 0.3, 0.1, 0.03];
 pub(crate) const SELECTIONS: [(&str, Select); 4] = [
     ("l2", Select::L2),
@@ -49,7 +49,7 @@ pub(crate) const SELECTIONS: [(&str, Select); 4] = [
     ("bilinear", Select::Bilinear),
 ];
 
-/// The nine systems, in the paper's order, by folder name; then two on one device with the whole batch to itself.
+/// The nine systems in the paper's order, by folder name; then two on one device with the whole batch.
 pub(crate) const SYSTEMS: [&str; 11] = [
     "pq",
     "opq",
@@ -64,11 +64,11 @@ pub(crate) const SYSTEMS: [&str; 11] = [
     "mopq-b-one",
 ];
 
-/// The systems whose recall is followed over code sizes.
+/// The systems whose recall is measured for each code size.
 pub(crate) const SIZED: [&str; 4] = ["pq", "opq", "mopq-b", "mopq-dcs"];
 
-/// The runs of a table, those first that others need to choose by: sweeps in the folder `out`, or what was chosen by
-/// validation in the folder of another set.
+/// Returns the runs of a table, first those by which others are chosen: sweeps in the folder `out`, or the values that
+/// validation chose in the folder of another set.
 pub(crate) fn experiments(
     table: Table,
     seeds: u64,
@@ -96,7 +96,7 @@ pub(crate) fn experiments(
             } else {
                 Vec::new()
             };
-            // Asked for when their turn comes: then what they are chosen by has been run.
+            // Evaluated lazily, when the runs by which they are chosen are finished.
             let tuned = {
                 let (config, out) = (config.clone(), out.clone());
                 move |seed, learning_rate| TrainConfig {
@@ -169,7 +169,7 @@ pub(crate) fn experiments(
 }
 
 fn base(shared: &toml::Table) -> Result<TrainConfig> {
-    // Four devices for all systems, so that in-batch, NCS and DCS differ in their negatives alone.
+    // Four devices for all systems, so that in-batch, NCS and DCS differ only in their negatives.
     let default = TrainConfig {
         devices: "cpu:4".into(),
         batch: 128,
@@ -184,7 +184,7 @@ fn base(shared: &toml::Table) -> Result<TrainConfig> {
         .context("--with")
 }
 
-/// All systems see as many pairs a step.
+/// All systems see the same number of pairs per step.
 fn of_system(system: &str, base: &TrainConfig) -> TrainConfig {
     let (method, sampling) = match system {
         "pq" => (Method::Pq, Sampling::InBatch),
@@ -202,7 +202,7 @@ fn of_system(system: &str, base: &TrainConfig) -> TrainConfig {
         sampling,
         ..base.clone()
     };
-    // A head's recall jumps about from epoch to epoch: a baseline that stops at the first lull is not converged.
+    // The recall of a head varies from epoch to epoch: a baseline that stops at the first lull has not converged.
     if matches!(method, Method::Pq | Method::Opq) {
         config.patience = 0;
     }
@@ -248,7 +248,7 @@ pub(crate) fn size_name(system: &str, subspaces: usize, codewords: usize, seed: 
     format!("{system}-{subspaces}x{codewords}-seed{seed}")
 }
 
-/// By validation recall.
+/// Returns the weight with the highest validation recall.
 pub(crate) fn chosen_weight(out: &Path, system: &str) -> f64 {
     best(&WEIGHTS, |weight| {
         out.join(format!("{system}-weight{weight}"))
@@ -259,7 +259,7 @@ pub(crate) fn rate_name(system: &str, rate: f64) -> String {
     format!("{system}-rate{rate}")
 }
 
-/// By validation recall, as the weight; the first where there are no runs.
+/// Returns the rate with the highest validation recall; the first one if there are no runs.
 pub(crate) fn chosen_rate(out: &Path, system: &str) -> f64 {
     best(rates(system), |rate| out.join(rate_name(system, rate)))
 }
@@ -273,7 +273,7 @@ fn chosen_temperature(out: &Path, name: &str) -> f64 {
 fn best(of: &[f64], folder: impl Fn(f64) -> PathBuf) -> f64 {
     let recall =
         |value: f64| outcomes(&folder(value)).map_or(-1.0, |found| found.validation_recall);
-    // Of equals the first.
+    // Of equal values, the first.
     of.iter()
         .copied()
         .rev()
@@ -281,7 +281,7 @@ fn best(of: &[f64], folder: impl Fn(f64) -> PathBuf) -> f64 {
         .expect("some values")
 }
 
-/// The folder of a run that had this configuration: the same seed gives the same codebooks.
+/// Returns the folder of a run with the same configuration: the same seed gives the same codebooks.
 pub(crate) fn twin(out: &Path, config: &TrainConfig) -> Option<PathBuf> {
     let folders = std::fs::read_dir(out).ok()?;
     folders

@@ -3,9 +3,9 @@
 import faiss
 import numpy as np
 
-# Slowest first is of no matter: the fastest is kept.
+# The fastest level is kept, whatever the order.
 LEVELS = ["NONE", "AVX2", "AVX512", "AVX512_SPR", "ARM_NEON"]
-# As many rows and rounds as ours are trained with.
+# The number of rows and rounds with which mopqdb's codes are trained.
 TRAINING_ROWS = 65_536
 ROUNDS = 25
 
@@ -14,13 +14,13 @@ def about(name):
     return {
         "name": name,
         "version": faiss.__version__,
-        "durable": "no: the whole index is written by hand",
+        "durable": "no (save is manual)",
         "distribution": "faiss-cpu",
     }
 
 
 def levels():
-    """Every SIMD level that can be set here; {} is the default, which for 8-bit codes is not the fastest."""
+    """Returns every SIMD level that can be set on this machine. {} is the default, which is not the fastest for 8-bit codes."""
     found = [{}]
     if hasattr(faiss, "SIMDConfig"):
         default = faiss.SIMDConfig.get_level()
@@ -30,14 +30,14 @@ def levels():
                 if value is not None and value != default:
                     faiss.SIMDConfig.set_level(value)
                     found.append({"level": name})
-            except Exception:  # noqa: BLE001 - this machine has not got it
+            except Exception:  # noqa: BLE001 - this machine does not support it
                 pass
         faiss.SIMDConfig.set_level(default)
     return found
 
 
 def factory(dim, text):
-    """`np` in the text: no polysemous training, which takes most of the time and is for another search."""
+    """Adds `np` to the description: no polysemous training, which takes most of the time and serves another kind of search."""
     index = faiss.index_factory(dim, text, faiss.METRIC_INNER_PRODUCT)
     if text.startswith("OPQ"):
         faiss.downcast_VectorTransform(index.chain.at(0)).niter = ROUNDS
@@ -64,7 +64,7 @@ def open(folder, _about, setting, _threads):
 
 
 def search(index, queries, k, _setting, threads):
-    # Queries are what its threads share: a second one only slows a single query down, to half its speed at times.
+    # Its threads share out queries, so a second thread only slows down a single query, sometimes to half its speed.
     faiss.omp_set_num_threads(min(threads, len(queries)))
     return index.search(queries, k)[1]
 

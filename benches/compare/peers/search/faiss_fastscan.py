@@ -12,7 +12,7 @@ def settings(_rows, dim, bytes):
     if dim % subspaces != 0:
         return []
     rotated = [{"subspaces": subspaces, "opq": opq} for opq in [False, True]]
-    # Without SIMD it looks codes up one by one, a tenth as fast: never its best.
+    # Without SIMD it looks up codes one by one, a tenth as fast, so that is never its best setting.
     levels = [level for level in common.levels() if level.get("level") != "NONE"]
     return [{"build": build, "bytes": bytes, "search": levels} for build in rotated]
 

@@ -1,10 +1,10 @@
-"""faiss IndexFlatIP: every row whole."""
+"""faiss IndexFlatIP: full-precision vectors, every row scanned."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-# A second thread of OpenMP or OpenBLAS gains next to nothing for a batch of 64 (at worst it was a ninth as fast as one thread, why is not known).
-# Threads that share the queries, with one of OpenBLAS's each, gain 1.3 to 1.6 times.
+# A second thread of OpenMP or OpenBLAS gains almost nothing for a batch of 64 (at worst it was a ninth as fast as one thread, for
+# unknown reasons). Threads that share out the queries, each with one OpenBLAS thread, are 1.3 to 1.6 times as fast.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import faiss  # noqa: E402
@@ -13,8 +13,8 @@ import numpy as np  # noqa: E402
 from . import faiss_common as common  # noqa: E402
 
 NAME = "faiss IndexFlat"
-# From so many queries a call on matrix products are used. The default never does for a batch of 64, which is then three to five times as slow;
-# with a small number a single query is half as fast, for it takes another way too.
+# The number of queries per call from which matrix products are used. The default excludes a batch of 64, which is then three to five
+# times as slow. With a small number a single query is half as fast, because it uses matrix products too.
 SINGLE = faiss.cvar.distance_compute_blas_threshold
 BATCH = 20
 

@@ -1,4 +1,4 @@
-"""faiss IndexPQ: a byte a subspace, every row scanned."""
+"""faiss IndexPQ: one byte per subspace, every row scanned."""
 
 from . import faiss_common as common
 

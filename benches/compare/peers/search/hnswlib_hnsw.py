@@ -1,4 +1,4 @@
-"""hnswlib: a graph over whole vectors."""
+"""hnswlib: a graph over full-precision vectors."""
 
 import hnswlib
 import numpy as np
@@ -7,7 +7,7 @@ import numpy as np
 def about():
     from importlib.metadata import version
 
-    return {"name": "hnswlib", "version": version("hnswlib"), "durable": "no: the whole index is written by hand"}
+    return {"name": "hnswlib", "version": version("hnswlib"), "durable": "no (save is manual)"}
 
 
 def settings(_rows, dim, _bytes):

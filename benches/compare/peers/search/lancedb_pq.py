@@ -1,11 +1,11 @@
-"""lancedb with its IVF_PQ index, answers straight from the codes."""
+"""lancedb with its IVF_PQ index, without re-ranking."""
 
 import lancedb
 import numpy as np
 import pyarrow as pa
 
-# Codes of four bits find more than those of eight among a million synthetic rows (.157 and .145 of the exact top), and less in every
-# other case that both were tried in: `quora`, `wiki` and ten million rows.
+# Codes of four bits find more than codes of eight bits among a million synthetic rows (.157 and .145 of the exact top), and less in
+# the other cases where both were tried: `quora`, `wiki` and ten million rows.
 FOUR_BITS = range(500_000, 5_000_000)
 
 
@@ -34,8 +34,8 @@ def batch(rows, ids):
 
 
 def metric(about):
-    """For vectors of length 1 the two give the same order, but by distances far more is found: by inner products lancedb finds what a plain
-    PQ does, so it seems that it encodes what is left of a row after its cell's centre only with distances."""
+    """For vectors of length 1 both metrics give the same order, but with distances lancedb finds far more. With inner products it finds
+    as much as plain PQ, so it seems to encode the residual of a row from its cell's centre only with distances."""
     return "cosine" if about["normalised"] else "dot"
 
 

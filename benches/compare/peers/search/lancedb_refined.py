@@ -1,4 +1,4 @@
-"""lancedb with its IVF_PQ index, the best of its codes re-ranked by the whole vectors that it reads from disk."""
+"""lancedb with its IVF_PQ index, the best rows by codes re-ranked by full-precision vectors, which it reads from disk."""
 
 from . import lancedb_pq as plain
 

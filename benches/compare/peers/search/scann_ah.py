@@ -1,5 +1,5 @@
-"""ScaNN: four-bit codes by its anisotropic loss, over all rows or behind a tree. Nothing is re-ranked: the whole vectors
-would have to stay in memory."""
+"""ScaNN: four-bit codes with its anisotropic loss, over all rows or in a tree. Nothing is re-ranked, because the full-precision
+vectors would have to stay in memory."""
 
 import numpy as np
 import scann
@@ -8,7 +8,7 @@ import scann
 def about():
     from importlib.metadata import version
 
-    return {"name": "ScaNN", "version": version("scann"), "durable": "no: the whole index is written by hand"}
+    return {"name": "ScaNN", "version": version("scann"), "durable": "no (save is manual)"}
 
 
 def settings(rows, dim, bytes):
@@ -53,5 +53,5 @@ def search(index, queries, k, setting, threads):
 
 
 def insert(index, rows, _ids, _setting):
-    # As the searcher's own `upsert`, but for its table of the caller's ids: rows are numbered in order.
+    # Like the searcher's own `upsert`, without its table of the caller's ids, because rows are numbered in order.
     index.searcher.upsert([None] * len(rows), rows, len(rows))

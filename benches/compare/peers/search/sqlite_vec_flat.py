@@ -1,5 +1,5 @@
-"""sqlite-vec: whole vectors in SQLite, every row compared. It has no inner product: vectors that are not normalised get one
-more number that makes all of them as long as the longest, which leaves the order of inner products to distances."""
+"""sqlite-vec: full-precision vectors in SQLite, every row compared. It has no inner product, so vectors that are not normalised
+get one more value that makes all of them equally long. Distances then give the order of inner products."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -60,7 +60,7 @@ def open(folder, about, _setting, threads):
 
 
 def search(index, queries, k, _setting, _threads):
-    """A connection searches on one thread: with several, each takes a part of the queries."""
+    """A connection searches on one thread. With several threads, each takes a part of the queries."""
     bases, about, _ = index
     out = np.full((len(queries), k), -1, dtype=np.int64)
     if not about["normalised"]:

@@ -1,4 +1,4 @@
-"""usearch: a graph over vectors of 16 bits, which find as much as whole ones and are faster."""
+"""usearch: a graph over 16-bit vectors, which find as much as full-precision vectors and are faster."""
 
 import numpy as np
 from usearch.index import Index
@@ -7,7 +7,7 @@ from usearch.index import Index
 def about():
     from importlib.metadata import version
 
-    return {"name": "usearch", "version": version("usearch"), "durable": "no: the whole index is written by hand"}
+    return {"name": "usearch", "version": version("usearch"), "durable": "no (save is manual)"}
 
 
 def settings(_rows, dim, _bytes):

@@ -1,12 +1,12 @@
-"""Chroma, persistent, its default graph. Its default embedding function fetches the same model from a host of its own at first
-use; so that nothing is fetched behind the reader's back, and all have the same encoder, it is given the plain Python one."""
+"""Chroma, persistent, with its default graph. Its default embedding function downloads the same model from its own host on
+first use. To avoid that download, and to have the same encoder in all systems, it gets the plain Python encoder."""
 
 import chromadb
 from chromadb import EmbeddingFunction
 
 
 def about():
-    note = "its default graph; its default embedding function would fetch the model by itself, so it has the same Python encoder"
+    note = "its default graph; its default embedding function would download the model, so it has the same Python encoder"
     return {"name": "Chroma + Python encoder", "version": f"chromadb {chromadb.__version__}", "note": note}
 
 
