@@ -27,7 +27,7 @@ struct Flags {
     /// Pairs that measure it.
     #[arg(long)]
     test: PathBuf,
-    /// Where the order of the pairs comes from.
+    /// The seed for the order of the pairs.
     #[arg(long, default_value_t = 42)]
     seed: u64,
 }

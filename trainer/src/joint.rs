@@ -1,4 +1,4 @@
-//! `--joint`: an encoder that learns, from its weights to the ONNX file that the engine runs.
+//! `--joint`: trains an encoder, from its weights to the ONNX file that the engine runs.
 
 use std::sync::Arc;
 
@@ -13,34 +13,34 @@ use crate::config::JointConfig;
 use crate::model::bert::{Bert, BertShape, read_weights};
 use crate::train::Texts;
 
-/// Where an encoder that learns starts: its files, and how it is run.
+/// The files of the encoder to start from, and how it is run.
 #[derive(Debug)]
 pub struct Origin {
-    /// Weights, safetensors.
+    /// The weights, as safetensors.
     pub weights: Vec<u8>,
-    /// `config.json` of the weights.
+    /// The contents of `config.json`.
     pub config: Vec<u8>,
-    /// `tokenizer.json`.
+    /// The contents of `tokenizer.json`.
     pub tokenizer: Vec<u8>,
     /// How the untrained encoder is run.
     pub spec: EncoderSpec,
 }
 
-/// What there is to learn from, as texts.
+/// The texts to learn from.
 #[derive(Debug, Clone, Copy)]
 pub struct Readings<'a> {
-    /// Training queries.
+    /// The training queries.
     pub queries: &'a [&'a str],
     /// All keys.
     pub keys: &'a [&'a str],
-    /// Validation queries.
+    /// The validation queries.
     pub validation: &'a [&'a str],
 }
 
-/// Files of a bundle by name.
+/// The files of a bundle by name.
 pub type Files = Vec<(String, Vec<u8>)>;
 
-/// An encoder in the making: how it is built, run and read.
+/// An encoder to be trained: its shape, and how it is run.
 pub struct Joint {
     shape: BertShape,
     spec: EncoderSpec,
@@ -49,19 +49,19 @@ pub struct Joint {
 }
 
 impl Joint {
-    /// The first `layers` of the origin, lengths as configured.
+    /// Creates an encoder with the first `layers` of the origin, and with the configured lengths.
     pub fn new(origin: Origin, joint: &JointConfig) -> Result<Self> {
         let mut config = BertConfig::from_json(&origin.config)?;
         ensure!(
             joint.layers <= config.layers,
-            "joint.layers is {}, the weights have {} layers",
+            "joint.layers is {}, but the weights have {} layers",
             joint.layers,
             config.layers
         );
         config.layers = joint.layers;
         ensure!(
             origin.spec.pooling == Pooling::Mean && origin.spec.query_graph.is_none(),
-            "--joint trains one encoder with mean pooling for queries and keys; this one is run otherwise"
+            "--joint trains one encoder with mean pooling for queries and keys; this encoder is run differently"
         );
         let mut spec = EncoderSpec::bert(joint.key_tokens);
         spec.normalize = origin.spec.normalize;
@@ -79,7 +79,7 @@ impl Joint {
         })
     }
 
-    /// Token ids of everything that is read.
+    /// Returns the token ids of all texts.
     pub fn texts(&self, readings: Readings<'_>) -> Result<Texts> {
         let of = |texts: &[&str], side| -> Result<Vec<Vec<u32>>> {
             let tokenizer = SideTokenizer::load(&self.tokenizer, side)?;
@@ -98,7 +98,7 @@ impl Joint {
         })
     }
 
-    /// The trained encoder's files by name and how they are run, checked: ONNX Runtime and libtorch must agree on
+    /// Returns the trained encoder's files by name and how they are run. Checks that ONNX Runtime and libtorch agree on
     /// `samples` to 1e-4.
     pub fn export(&self, trained: &[u8], samples: &[&str]) -> Result<(EncoderSpec, Files)> {
         let graph = write_bert(trained, &self.shape.config, Precision::F32)?;
@@ -117,7 +117,7 @@ impl Joint {
             .iter()
             .zip(&theirs)
             .map(|(a, b)| (a - b).abs())
-            // NaN is the largest of all.
+            // NaN counts as the largest difference.
             .fold(0.0, |most, apart| if apart <= most { most } else { apart });
         ensure!(
             ours.len() == theirs.len() && apart <= 1e-4,
@@ -130,7 +130,7 @@ impl Joint {
         Ok((self.spec.clone(), files))
     }
 
-    /// Width of its vectors.
+    /// Returns the width of the vectors.
     pub fn hidden(&self) -> usize {
         self.shape.config.hidden
     }
@@ -152,7 +152,7 @@ mod tests {
 
     type Add<'a> = dyn FnMut(String, &[i64], f64, f64) + 'a;
 
-    /// Words w0 w1 ..., a token each, between [CLS] and [SEP].
+    /// Returns a tokenizer with the words w0 w1 ..., one token each, between [CLS] and [SEP].
     fn tokenizer() -> Vec<u8> {
         let mut vocabulary = serde_json::Map::new();
         for (id, word) in ["[PAD]", "[UNK]", "[CLS]", "[SEP]"].iter().enumerate() {
@@ -182,7 +182,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Two layers of width 16, at random.
+    /// Returns two random layers of width 16.
     fn origin() -> Origin {
         let config = serde_json::json!({
             "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A key is three words, its query one of them and a neighbour of another.
+    /// Returns keys of three words, and queries of one of these words and a neighbour of another.
     fn readings() -> (Vec<String>, Vec<String>) {
         let mut random = Random::new(2, "texts", 0);
         let mut word = || format!("w{}", 4 + random.below(VOCABULARY - 4));
@@ -260,9 +260,9 @@ mod tests {
         (queries, keys)
     }
 
-    /// Needs ONNX Runtime, which `make setup` fetches.
+    /// Needs ONNX Runtime, which `make setup` downloads.
     #[test]
-    fn an_encoder_learns_with_its_codebook_over_two_devices_and_is_served_as_it_was_trained() {
+    fn an_encoder_and_its_codebook_train_on_two_devices_and_the_bundle_gives_the_trained_vectors() {
         let joint_config = JointConfig {
             layers: 1,
             query_tokens: 8,
@@ -318,11 +318,11 @@ mod tests {
             .run(&mut Unwatched)
             .unwrap();
         let Outcome::Trained(trained) = outcome else {
-            panic!("nobody stopped it")
+            panic!("the run was not stopped")
         };
         let records = run.records().unwrap();
         assert!(records[1].loss < records[0].loss, "{records:?}");
-        // Vectors of other texts than those that were read would have some .03.
+        // Vectors of different texts would differ by about .03.
         let recall = records.last().and_then(|record| record.recall);
         assert!(recall.is_some_and(|recall| recall > 0.3), "{records:?}");
         let weights = trained.encoder.unwrap();
@@ -339,7 +339,7 @@ mod tests {
         );
         assert!(
             !after.iter().any(|(name, _)| name.contains("layer.1.")),
-            "only one layer was kept"
+            "only one layer is kept"
         );
         let (spec, files) = joint.export(&weights, &key_texts[..40]).unwrap();
         assert_eq!((spec.query.max_tokens, files.len()), (8, 2));

@@ -1,8 +1,8 @@
 //! Trains the quantizers of mopqdb from pairs of queries and keys: MoPQ and every baseline of its paper.
 //!
-//! The reading order is that of a run:
+//! The modules in the order of a run:
 //!
-//! 1. [`program`] is what `mopqdb-train` does: it reads flags, opens the folder of the run and hands the model over.
+//! 1. [`program`] is the command `mopqdb-train`: it reads flags, opens the folder of the run and registers the model.
 //! 2. [`config`] has every number that changes what is learned; [`data`] is what a run learns from.
 //! 3. [`train`] is the loop. In a step each replica embeds its slice of the batch with a [`model`], an objective of
 //!    [`methods`] contrasts queries with keys over the [`devices`], and Adam takes the step. After an epoch the model

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         return code;
     }
     let flags = Flags::parse();
-    // The first Ctrl-C ends the run between two steps; the second ends the program.
+    // The first Ctrl-C ends the run after a step; the second ends the program.
     let signals = AtomicUsize::new(0);
     let handler = move || {
         if signals.fetch_add(1, Ordering::Relaxed) > 0 {
@@ -42,21 +42,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the run between two steps.
+/// Ends the run after the current step.
 fn stop() {
     if !STOP.swap(true, Ordering::Relaxed) {
-        eprintln!("stopping after this step; the last whole epoch is kept");
+        eprintln!("stopping after this step; the last complete epoch is kept");
     }
 }
 
-/// `mopqdb train` keeps the other end of our standard input, and says so in this variable. It closes it to stop us, and
-/// the system closes it if that process dies, however it dies.
+/// `mopqdb train` holds the other end of standard input, and says so in this variable. It closes the pipe to stop this
+/// program, and the system closes it if that process ends for any reason.
 fn stop_with_the_parent() {
     if std::env::var_os("MOPQDB_TRAIN_STOP_AT_EOF").is_none() {
         return;
     }
     let watch = || {
-        // Nothing is ever written to it: this returns at its end.
+        // Nothing is ever written to it, so this returns when it is closed.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         stop();
     };
@@ -64,7 +64,7 @@ fn stop_with_the_parent() {
         .name("parent".into())
         .spawn(watch)
     {
-        eprintln!("mopqdb-train: warning: it will not stop with mopqdb: {error}");
+        eprintln!("mopqdb-train: warning: it will not stop when mopqdb stops: {error}");
     }
 }
 
@@ -90,7 +90,7 @@ fn print(flags: &Flags, done: &serde_json::Value) {
     eprintln!("{next}; the log and the plot are in {}", text("run"));
 }
 
-/// By what a caller can do: see the command line's page.
+/// Returns the exit code by kind of error, as documented for the command line.
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<Busy>() {
         return 4;
@@ -103,8 +103,9 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// libgomp reads its environment as it is loaded, before `main`: idle threads that spin cost others ten times the work
-/// on a busy machine. So the program starts itself once more with waiting that sleeps, unless somebody has said how.
+/// libgomp reads its environment when it is loaded, before `main`. Idle threads that spin can slow other programs down
+/// tenfold on a busy machine. So this program restarts itself with waiting threads that sleep, unless the user has set
+/// this.
 fn tame_openmp() -> Option<ExitCode> {
     const ONCE: &str = "MOPQDB_TRAIN_STARTED";
     if std::env::var_os(ONCE).is_some() || std::env::var_os("OMP_WAIT_POLICY").is_some() {
@@ -120,7 +121,7 @@ fn tame_openmp() -> Option<ExitCode> {
     #[cfg(unix)]
     {
         use std::os::unix::process::CommandExt as _;
-        // Comes back only when it could not be done; then we go on as we are.
+        // Returns only if the restart failed; then the program continues as it is.
         let _ = again.exec();
         None
     }

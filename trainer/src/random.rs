@@ -1,7 +1,7 @@
-//! Our own seeded generator, so that a run depends on its seed and not on a library's version.
+//! A seeded generator, so that a run depends on its seed and not on a library's version.
 //!
-//! A generator is made for one purpose (`Random::new(seed, "shuffle", epoch)`) and dropped with it: nothing of its
-//! state has to be in a checkpoint for a resumed run to go on as the uninterrupted one would.
+//! A generator is made for one purpose (`Random::new(seed, "shuffle", epoch)`) and then dropped. So a checkpoint needs
+//! none of its state, and a resumed run continues exactly like an uninterrupted one.
 
 /// xoshiro256++ (Blackman and Vigna), seeded through splitmix64.
 #[derive(Debug, Clone)]
@@ -10,9 +10,9 @@ pub struct Random {
 }
 
 impl Random {
-    /// The generator for one purpose and one turn of it.
+    /// Creates the generator for one purpose and turn.
     pub fn new(seed: u64, purpose: &str, turn: u64) -> Self {
-        // FNV-1a of the purpose keeps the streams of one seed apart.
+        // FNV-1a of the purpose separates the streams of one seed.
         let name = purpose
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -23,7 +23,7 @@ impl Random {
         Self { state }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -37,7 +37,7 @@ impl Random {
         result
     }
 
-    /// Uniform in 0..n, without bias. Requires: n > 0.
+    /// Returns a uniform number in 0..n, without bias. Requires: n > 0.
     pub fn below(&mut self, n: usize) -> usize {
         let n = n as u64;
         // Reject the last, incomplete run of n values.
@@ -50,25 +50,25 @@ impl Random {
         }
     }
 
-    /// Uniform in [0, 1).
+    /// Returns a uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Standard normal (Box-Muller; the second value is not kept).
+    /// Returns a standard normal number (Box-Muller; the second value is discarded).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// Fisher-Yates.
+    /// Shuffles the items (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
     }
 
-    /// A random order of 0..n.
+    /// Returns a random order of 0..n.
     pub fn order(&mut self, n: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..n as u32).collect();
         self.shuffle(&mut order);

@@ -1,10 +1,10 @@
-//! What several tests share: seeded tensors in float64, and differences.
+//! Shared by several tests: seeded tensors in float64, and differences.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::random::Random;
 
-/// Standard normal values, float64.
+/// Returns standard normal values, in float64.
 pub(crate) fn random_tensor(seed: u64, shape: &[i64]) -> Tensor {
     let mut random = Random::new(seed, "test", 0);
     let count: i64 = shape.iter().product();
@@ -12,13 +12,13 @@ pub(crate) fn random_tensor(seed: u64, shape: &[i64]) -> Tensor {
     Tensor::from_slice(&values).view(shape)
 }
 
-/// The largest difference of two tensors of one shape.
+/// Returns the largest difference between two tensors of one shape.
 pub(crate) fn max_difference(a: &Tensor, b: &Tensor) -> f64 {
     assert_eq!(a.size(), b.size());
     (a - b).abs().max().to_kind(Kind::Double).double_value(&[])
 }
 
-/// |a - b| / |b|
+/// Returns |a - b| / |b|.
 pub(crate) fn relative(a: &Tensor, b: &Tensor) -> f64 {
     assert_eq!(a.size(), b.size());
     let size = |x: &Tensor| {

@@ -1,4 +1,4 @@
-//! A thread a device, each with a worker that takes one job at a time.
+//! One thread per device, each with a worker that takes one job at a time.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,31 +11,31 @@ use tch::Device;
 use super::gather::{Waited, silence};
 use super::{Gather, Named};
 
-/// What a worker is told of its place.
+/// What a worker gets at its start.
 #[derive(Debug)]
 pub struct Seat {
-    /// Its device's name in errors.
+    /// The name of its device in errors.
     pub name: String,
-    /// Where it computes.
+    /// The device on which it computes.
     pub device: Device,
     /// Its side of the exchange.
     pub gather: Gather,
 }
 
-/// The threads of a run. A job is sent to every device at once, and answered by every device or by an error that
-/// names the one at fault; after an error the fleet is finished.
+/// The threads of a run. A job is sent to every device at once. Either every device answers, or there is an error that
+/// names the device at fault; after an error the fleet can't be used any more.
 pub struct Fleet<Job, Answer> {
     names: Vec<String>,
     jobs: Vec<Sender<Job>>,
     answers: Receiver<(usize, Result<Answer>)>,
-    /// To ask who waits for others.
+    /// Tells which devices are waiting for others.
     exchange: Gather,
     timeout: Duration,
     finished: bool,
 }
 
 impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
-    /// Starts a thread a device. `make` builds the worker in its own thread.
+    /// Starts one thread per device. `make` builds the worker in its own thread.
     pub fn start<Make, Work>(devices: &[Named], timeout: Duration, make: Make) -> Result<Self>
     where
         Make: Fn(Seat) -> Result<Work> + Clone + Send + 'static,
@@ -44,7 +44,7 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
         let (answer, answers) = channel();
         let mut jobs = Vec::new();
         let sides = Gather::new(devices, timeout);
-        let exchange = sides.first().context("no devices")?.clone();
+        let exchange = sides.first().context("there are no devices")?.clone();
         for (rank, (named, gather)) in devices.iter().zip(sides).enumerate() {
             let (sender, todo) = channel::<Job>();
             let (answer, make, named) = (answer.clone(), make.clone(), named.clone());
@@ -64,26 +64,30 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
         })
     }
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     pub fn devices(&self) -> usize {
         self.jobs.len()
     }
 
     /// Gives each device its job and waits for every answer, in device order.
     pub fn run(&mut self, jobs: Vec<Job>) -> Result<Vec<Answer>> {
-        assert_eq!(jobs.len(), self.jobs.len(), "one job a device");
+        assert_eq!(
+            jobs.len(),
+            self.jobs.len(),
+            "there must be one job per device"
+        );
         ensure!(
             !self.finished,
-            "a device has failed before; the run is over"
+            "a device has failed before, so the run has ended"
         );
         self.finished = true;
         for (rank, job) in jobs.into_iter().enumerate() {
-            // A thread that is gone has left its reason among the answers.
+            // A thread that has ended has left its reason among the answers.
             let _ = self.jobs[rank].send(job);
         }
         let mut answers: Vec<Option<Result<Answer>>> = self.jobs.iter().map(|_| None).collect();
-        // The devices wait for one another up to the timeout and can say who was away; we wait a little longer. One that came
-        // to the exchange late waits longer still, and is not the one at fault.
+        // Devices wait for one another up to the timeout and can then say which one was missing, so this thread waits a
+        // little longer. A device that came late to the exchange waits longer still, and is not at fault.
         let deadline = Instant::now() + self.timeout + Duration::from_secs(2).min(self.timeout);
         while answers.iter().any(Option::is_none) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -96,7 +100,8 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
         self.judge(answers)
     }
 
-    /// All answers, or the error that says most: the failing device's own, then one that names who was away.
+    /// Returns all answers, or the most informative error: the failing device's own, then one that names a missing
+    /// device.
     fn judge(&mut self, answers: Vec<Option<Result<Answer>>>) -> Result<Vec<Answer>> {
         let mut whole = Vec::new();
         let mut own: Option<Error> = None;
@@ -136,7 +141,7 @@ impl<Job: Send + 'static, Answer: Send + 'static> Fleet<Job, Answer> {
     }
 }
 
-/// The failure of a device by its own doing.
+/// A device's own failure.
 #[derive(Debug)]
 struct Failed(String);
 
@@ -159,7 +164,8 @@ fn serve<Job, Answer, Make, Work>(
     Make: Fn(Seat) -> Result<Work>,
     Work: FnMut(Job) -> Result<Answer>,
 {
-    // Ends the others' wait and says why; an error of waiting is another device's doing and stays as it is.
+    // Ends the wait of the others with the reason. An error of waiting has its cause in another device and stays as it
+    // is.
     let exchange = gather.clone();
     let give_up = |error: Error| {
         let error = if error.is::<Waited>() {
@@ -191,7 +197,7 @@ fn serve<Job, Answer, Make, Work>(
     }
 }
 
-/// A panic (libtorch's errors are panics in tch) is an error with its words.
+/// Turns a panic into an error with its message (libtorch's errors are panics in tch).
 fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic: Box<dyn Any + Send>| {
         let words = panic
@@ -209,8 +215,8 @@ mod tests {
     use crate::devices::parse;
     use tch::Tensor;
 
-    /// Three devices that exchange a value a job; cpu:1 does as `harm` says on the second job, for which the others take
-    /// some seconds.
+    /// Runs three devices that exchange one value per job. On the second job cpu:1 behaves as `harm` says, while the
+    /// others take some seconds.
     fn run_slowly(
         timeout: f64,
         seconds: f64,
@@ -244,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_by_the_device_that_had_it() {
+    fn an_error_names_the_device_that_failed() {
         let (first, second) = run_with(30.0, |_| bail!("out of memory"));
         assert_eq!(first.unwrap(), [3, 3, 3]);
         assert_eq!(
@@ -254,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_told_like_an_error() {
+    fn a_panic_is_reported_like_an_error() {
         let (_, second) = run_with(30.0, |_| panic!("a tensor of the wrong shape"));
         assert_eq!(
             format!("{:#}", second.unwrap_err()),
@@ -275,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_wait_are_not_named_beside_the_one_that_hangs() {
-        // They come to the exchange so late that the whole is given up before their own wait is over.
+    fn only_the_device_that_hangs_is_named() {
+        // They come to the exchange so late that the run is given up before their own wait is over.
         let (_, second) = run_slowly(3.0, 2.9, hang);
         let words = format!("{:#}", second.unwrap_err());
         assert!(words.contains("device cpu:1 did not answer"), "{words}");

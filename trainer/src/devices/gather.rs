@@ -1,4 +1,4 @@
-//! The exchange between devices: each gives tensors, each gets everybody's, as detached copies, in device order.
+//! The exchange between devices: each gives tensors and gets those of all devices, as detached copies, in device order.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use tch::{Device, Tensor};
 
 /// One device's side of the exchange.
 ///
-/// Rounds follow one another: every device calls [`Gather::all`] the same number of times in the same order. A device
-/// that fails, or stays away longer than the timeout, ends the wait of the others with an error that names it.
+/// Rounds follow one another: every device calls [`Gather::all`] the same number of times in the same order. If a
+/// device fails, or does not call it within the timeout, the wait of the others ends with an error that names it.
 #[derive(Debug, Clone)]
 pub struct Gather {
     shared: Arc<Shared>,
@@ -17,7 +17,7 @@ pub struct Gather {
     device: Device,
 }
 
-/// Why the exchange ended: another device's doing, never that of the device that reports it.
+/// Why the exchange ended. The cause is another device, never the one that reports it.
 #[derive(Debug)]
 pub(super) struct Waited(String);
 
@@ -39,15 +39,15 @@ struct Shared {
 
 #[derive(Debug)]
 struct Round {
-    /// What each device gave; cleared when all have taken.
+    /// What each device gave; cleared when all have taken it.
     given: Vec<Option<Vec<Tensor>>>,
     taken: usize,
-    /// Why nothing more is exchanged: which device failed or stayed away.
+    /// Why the exchange has ended: which device failed or did not respond.
     ended: Option<String>,
 }
 
 impl Gather {
-    /// The sides of an exchange, one a device.
+    /// Returns the sides of an exchange, one per device.
     pub fn new(devices: &[super::Named], timeout: Duration) -> Vec<Self> {
         let shared = Arc::new(Shared {
             names: devices.iter().map(|d| d.name.clone()).collect(),
@@ -70,7 +70,7 @@ impl Gather {
             .collect()
     }
 
-    /// The exchange of a device that is alone.
+    /// Returns the exchange of a single device.
     pub fn solo() -> Self {
         let alone = super::Named {
             name: "cpu:0".into(),
@@ -79,21 +79,21 @@ impl Gather {
         Self::new(&[alone], Duration::from_secs(1)).remove(0)
     }
 
-    /// This device's place in the order.
+    /// Returns this device's place in the order.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     pub fn devices(&self) -> usize {
         self.shared.names.len()
     }
 
-    /// Gives `mine`, gets everybody's: `[device][tensor]`, on this device, without gradients.
+    /// Gives `mine` and returns the tensors of all devices: `[device][tensor]`, on this device, without gradients.
     pub fn all(&self, mine: &[&Tensor]) -> Result<Vec<Vec<Tensor>>> {
         let copies = mine.iter().map(|t| t.detach().copy()).collect();
         let deadline = Instant::now() + self.shared.timeout;
-        // The last round's values are still here while a slower device has not taken them.
+        // The last round's values stay until the slowest device has taken them.
         let mut round = self.wait(deadline, |round| round.given[self.rank].is_none())?;
         round.given[self.rank] = Some(copies);
         drop(round);
@@ -115,12 +115,12 @@ impl Gather {
         Ok(all)
     }
 
-    /// Of each device, whether it has given its part of a round and waits for the others.
+    /// Returns, for each device, whether it has given its part of a round and waits for the others.
     pub(super) fn waiting(&self) -> Vec<bool> {
         self.lock().given.iter().map(Option::is_some).collect()
     }
 
-    /// Ends everybody's wait: this device can't go on.
+    /// Ends the wait of all devices, because this one can't continue.
     pub fn fail(&self) {
         let words = format!("device {} failed", self.shared.names[self.rank]);
         self.lock().ended.get_or_insert(words);
@@ -128,7 +128,7 @@ impl Gather {
     }
 
     fn lock(&self) -> MutexGuard<'_, Round> {
-        // A poisoned lock is a device that panicked, and `ended` tells that.
+        // A poisoned lock means that a device panicked, and `ended` says which.
         self.shared
             .round
             .lock()
@@ -172,7 +172,7 @@ impl Gather {
     }
 }
 
-/// The words for devices that stayed away.
+/// Returns the message for devices that did not respond.
 pub(super) fn silence(names: &str, timeout: Duration) -> String {
     let seconds = timeout.as_secs_f64();
     format!("device {names} did not answer for {seconds} s; the run ends (--device-timeout)")
@@ -184,7 +184,7 @@ mod tests {
     use crate::devices::parse;
 
     #[test]
-    fn everybody_gets_everything_in_device_order_round_after_round() {
+    fn all_devices_get_all_tensors_in_device_order_in_every_round() {
         let sides = Gather::new(&parse("cpu:3").unwrap(), Duration::from_secs(20));
         std::thread::scope(|scope| {
             for side in sides {
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gathered_carries_no_gradient() {
+    fn gathered_tensors_have_no_gradient() {
         let side = Gather::solo();
         let x = Tensor::from_slice(&[1.0f32]).set_requires_grad(true);
         assert!(!side.all(&[&(&x * 2.0)]).unwrap()[0][0].requires_grad());
     }
 
     #[test]
-    fn a_device_that_stays_away_is_named() {
+    fn an_unresponsive_device_is_named() {
         let mut sides = Gather::new(&parse("cpu:3").unwrap(), Duration::from_millis(500));
         sides.remove(1);
         std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
 //! The devices of a run: their names, the exchange between them ([`Gather`]) and the thread that each has
 //! ([`Fleet`]).
 //!
-//! A device is a thread with its own parameters and its own slice of the batch. Nothing on a device refers to
-//! another's graph: values pass between them as detached copies. What no CPU can try is kept to `Tensor::to_device`.
+//! A device is a thread with its own parameters and its own slice of the batch. Nothing on a device refers to another's
+//! graph: values are exchanged as detached copies. Only `Tensor::to_device` can't be tested on a CPU.
 
 mod fleet;
 mod gather;
@@ -13,16 +13,16 @@ pub use gather::Gather;
 use anyhow::{Context, Result, bail, ensure};
 use tch::Device;
 
-/// One place to compute, with the name its errors carry.
+/// A device with its name in errors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
-    /// As `cpu:2` or `cuda:0`.
+    /// A name such as `cpu:2` or `cuda:0`.
     pub name: String,
-    /// Where libtorch computes.
+    /// The device of libtorch.
     pub device: Device,
 }
 
-/// Reads `cpu`, `cpu:4` (four replicas on the processor), `cuda:0,cuda:1`, or a mixture.
+/// Parses `cpu`, `cpu:4` (four replicas on the CPU), `cuda:0,cuda:1`, or a mixture.
 pub fn parse(text: &str) -> Result<Vec<Named>> {
     let mut devices = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<Vec<Named>> {
                 let count = number.unwrap_or(1);
                 ensure!(
                     (1..=64).contains(&count),
-                    "devices {text:?}: 1 to 64 replicas on the processor"
+                    "devices {text:?}: the CPU can have 1 to 64 replicas"
                 );
                 for _ in 0..count {
                     devices.push(Named {
@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> Result<Vec<Named>> {
                 let there = tch::Cuda::device_count();
                 ensure!(
                     (index as i64) < there,
-                    "devices {text:?}: libtorch sees {there} CUDA devices, so there is no cuda:{index}"
+                    "devices {text:?}: there is no cuda:{index}; libtorch finds {there} CUDA devices"
                 );
                 devices.push(Named {
                     name: format!("cuda:{index}"),
@@ -67,7 +67,7 @@ pub fn parse(text: &str) -> Result<Vec<Named>> {
     Ok(devices)
 }
 
-/// How many devices a text names.
+/// Returns how many devices a text names.
 pub fn count(text: &str) -> Result<usize> {
     parse(text).map(|devices| devices.len())
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_read_and_misspellings_named() {
+    fn devices_are_parsed_and_errors_name_misspellings() {
         assert_eq!(parse("cpu").unwrap().len(), 1);
         let four = parse("cpu:4").unwrap();
         assert_eq!(

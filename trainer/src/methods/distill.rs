@@ -1,14 +1,15 @@
-//! Distillation without labels: the scores of the stored vectors are the teacher (ListNet, as in Distill-VQ; the queries
-//! are made from the keys, so that nothing but rows is needed).
+//! Distillation without labels: the scores of the stored vectors are the teacher (ListNet, as in Distill-VQ). Queries
+//! are made from the keys, so only rows are needed.
 //!
-//! A batch has queries x_q and a pool of distinct keys x_k, stored vectors both. With the teacher's distribution over
-//! the pool, T_r = softmax_u(<x_q, x_u> / t), and z = x Wᵀ + b:
+//! A batch has queries x_q and a pool of distinct keys x_k, all of which are stored vectors. With the teacher's
+//! distribution over the pool, T_r = softmax_u(<x_q, x_u> / t), and z = x Wᵀ + b:
 //!
 //! Loss = mean_r -Sum_u T_ru log softmax_u(<z_r, k^_u>) + w mean_r -Sum_u T_ru log softmax_u(<z_r, k_u>)
 //!
-//! with k^ straight-through. The head warms up by the second term alone.
+//! with k^ straight-through. The head warms up with the second term alone.
 //!
-//! The gradients are written out: that takes about half of autograd's time, and no graph of the pool's logits is kept.
+//! The gradients are computed explicitly: that takes about half of autograd's time, and no graph of the pool's logits
+//! is kept.
 
 use tch::{Kind, Tensor, no_grad};
 
@@ -16,7 +17,7 @@ use crate::model::codebook::SoftCodebook;
 use crate::model::head::Head;
 use crate::random::Random;
 
-/// What is learned from the teacher.
+/// The weights of the objective.
 #[derive(Debug, Clone)]
 pub struct Distill {
     /// w.
@@ -27,10 +28,10 @@ pub struct Distill {
     pub label_share: f64,
 }
 
-/// How a query is made of three keys: of unit length, at `cosine` to `key`, and otherwise along k_a - k_b.
+/// How a query is made from three keys: of unit length, with `cosine` to `key`, and otherwise along k_a - k_b.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recipe {
-    /// The row that it asks for.
+    /// The row that answers the query.
     pub key: u32,
     /// a.
     pub plus: u32,
@@ -41,7 +42,7 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Draws two rows of `rows` and a cosine for a key.
+    /// Draws two of `rows` rows and a cosine for a key.
     pub fn draw(key: u32, rows: usize, (least, largest): (f64, f64), random: &mut Random) -> Self {
         Self {
             key,
@@ -53,9 +54,9 @@ impl Recipe {
 
     /// Appends the query, of length `length`, to `made`:
     ///
-    /// p = k_a - k_b less its part along k;  q = s k/|k| + sqrt(1 - s²) p/|p|
+    /// p = k_a - k_b minus its projection onto k;  q = s k/|k| + sqrt(1 - s²) p/|p|
     ///
-    /// Where one of the two has no direction (equal rows, a row of zeros) the query is the other.
+    /// If one of the two has no direction (equal rows, a row of zeros), the query is the other.
     pub fn make(self, keys: &[f32], hidden: usize, length: f32, made: &mut Vec<f32>) {
         let row = |row: u32| &keys[row as usize * hidden..][..hidden];
         let (key, plus, minus) = (row(self.key), row(self.plus), row(self.minus));
@@ -71,7 +72,7 @@ impl Recipe {
                 *p -= along * k;
             }
         }
-        // What is left of p where it lay along k is rounding.
+        // What is left of p along k is a rounding error.
         let rest = norm(p);
         let has_rest = rest > 1e-5 * before && rest > 0.0;
         let (of_key, of_rest) = match (key_norm > 0.0, has_rest) {
@@ -105,7 +106,7 @@ pub struct Batch {
 }
 
 impl Distill {
-    /// T of queries and a pool whose vectors have this length, with the labels (query, place in the pool) that are known.
+    /// Returns T for queries and a pool of vectors of this length, with the known labels (query, place in the pool).
     pub fn target(
         &self,
         queries: &Tensor,
@@ -123,8 +124,8 @@ impl Distill {
         target
     }
 
-    /// The loss and its gradients, in the order of the model's parameters: W (dim, hidden), b (dim) and, where there are
-    /// codewords, C (subspaces, codewords, sub_dim). Without codewords it is the second term alone.
+    /// Returns the loss and its gradients, in the order of the model's parameters: W (dim, hidden), b (dim) and, if
+    /// there are codewords, C (subspaces, codewords, sub_dim). Without codewords the loss is the second term alone.
     pub fn gradients(
         &self,
         batch: &Batch,
@@ -156,7 +157,7 @@ impl Distill {
     }
 }
 
-/// To W and b, from the gradient to z = x Wᵀ + b.
+/// Returns the gradients to W and b from the gradient to z = x Wᵀ + b.
 fn of_head(to_z: &Tensor, x: &Tensor) -> Vec<Tensor> {
     let to_bias = to_z.sum_dim_intlist(0, false, None::<Kind>);
     vec![to_z.tr().matmul(x), to_bias]
@@ -186,7 +187,7 @@ fn contrast(q: &Tensor, k: &Tensor, target: &Tensor, weight: f64) -> Contrast {
     }
 }
 
-/// What the way back through the straight-through choice needs of the way there.
+/// What the backward pass through the straight-through choice needs from the forward pass.
 struct Passage {
     /// (subspaces, pool, sub_dim)
     z: Tensor,
@@ -196,7 +197,7 @@ struct Passage {
     p: Tensor,
 }
 
-/// k^ of k (pool, dim), by l2.
+/// Returns k^ of k (pool, dim), by l2.
 fn through(codebook: &SoftCodebook, k: &Tensor) -> (Tensor, Passage) {
     let logits = codebook.logits(k);
     let codes = logits.argmax(-1, false);
@@ -210,7 +211,8 @@ fn through(codebook: &SoftCodebook, k: &Tensor) -> (Tensor, Passage) {
 }
 
 impl Passage {
-    /// The gradients to k (pool, dim) and to C, from that to k^ (pool, dim). With g_i its slices and c̄_i = Sum_j p_ij C_ij:
+    /// Returns the gradients to k (pool, dim) and to C, from the gradient to k^ (pool, dim). With g_i its slices and
+    /// c̄_i = Sum_j p_ij C_ij:
     ///
     /// - v_ij = p_ij <g_i, C_ij - c̄_i> is the gradient to the scaled logit,
     /// - to z_i: (2/t) Sum_j v_ij C_ij (the part of z_i itself vanishes, as the v_ij of a slice sum to 0),
@@ -276,7 +278,7 @@ mod tests {
         }
     }
 
-    /// The equation at the top, through autograd and the codebook's own straight-through choice.
+    /// Returns the loss at the top of this file, through autograd and the codebook's own straight-through choice.
     fn loss(batch: &Batch, head: &Head, codebook: Option<&SoftCodebook>) -> Tensor {
         let (q, k) = (head.forward(&batch.queries), head.forward(&batch.keys));
         let term = |k: &Tensor| {
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradients_written_out_are_those_of_the_loss() {
+    fn the_explicit_gradients_are_those_of_the_loss() {
         let (head, book) = model();
         let batch = batch();
         for codebook in [None, Some(&book)] {
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_is_the_teachers_softmax_with_its_share_of_the_label() {
+    fn the_target_mixes_the_teachers_softmax_and_the_label() {
         let batch = batch();
         let scores = batch.queries.matmul(&batch.keys.tr());
         for (query, label) in [(0, None), (2, Some(4))] {
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_query_has_its_length_and_its_cosine() {
+    fn a_made_query_has_the_requested_length_and_cosine() {
         let hidden = 16;
         let keys = crate::export::floats(&random_tensor(6, &[20, hidden as i64]));
         let mut random = Random::new(7, "recipes", 0);
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_made_of_rows_without_direction_is_what_is_left() {
+    fn a_query_made_from_rows_without_direction_uses_the_other_rows() {
         let keys = [3.0, 4.0, 0.0, 0.0, 6.0, 8.0, 0.0, 1.0];
         let make = |key, plus, minus| {
             let mut made = Vec::new();
@@ -371,7 +373,7 @@ mod tests {
         };
         near(make(0, 3, 3), 0.6, 0.8); // a = b
         near(make(0, 2, 0), 0.6, 0.8); // along the key
-        near(make(1, 3, 1), 0.0, 1.0); // a key of zeros
-        near(make(1, 3, 3), 0.0, 0.0); // nothing at all
+        near(make(1, 3, 1), 0.0, 1.0); // the key is zero
+        near(make(1, 3, 3), 0.0, 0.0); // everything is zero
     }
 }

@@ -1,5 +1,5 @@
-//! DPQ: differentiable product quantization (Chen et al., ICML 2020): as DQN, but a codeword C_ij is chosen by a key
-//! K_ij of its own, which [`crate::model::codebook::Selection::Keys`] holds.
+//! DPQ: differentiable product quantization (Chen et al., ICML 2020). Like DQN, but a codeword C_ij is chosen by a
+//! separate key K_ij, which [`crate::model::codebook::Selection::Keys`] holds.
 
 use anyhow::Result;
 use tch::Tensor;
@@ -11,7 +11,7 @@ use crate::train::Contrast;
 /// The weight of the reconstruction error.
 #[derive(Debug, Clone)]
 pub struct Dpq {
-    /// w
+    /// w.
     pub weight: f64,
 }
 

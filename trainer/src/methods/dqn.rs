@@ -1,4 +1,4 @@
-//! DQN: deep quantization network (Cao et al., AAAI 2016), with the contrast in place of its pairwise loss.
+//! DQN: deep quantization network (Cao et al., AAAI 2016), with the contrast instead of its pairwise loss.
 
 use anyhow::Result;
 use tch::Tensor;
@@ -10,7 +10,7 @@ use crate::train::loss::reconstruction;
 /// The weight of the reconstruction error.
 #[derive(Debug, Clone)]
 pub struct Dqn {
-    /// w
+    /// w.
     pub weight: f64,
 }
 

@@ -1,4 +1,4 @@
-//! DVSQ: deep visual-semantic quantization (Cao et al., CVPR 2017): what matters is the error of inner products.
+//! DVSQ: deep visual-semantic quantization (Cao et al., CVPR 2017), which minimises the error of inner products.
 
 use anyhow::Result;
 use tch::Tensor;
@@ -10,7 +10,7 @@ use crate::train::loss::product_error;
 /// The weight of the error of inner products.
 #[derive(Debug, Clone)]
 pub struct Dvsq {
-    /// w
+    /// w.
     pub weight: f64,
 }
 

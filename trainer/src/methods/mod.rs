@@ -1,7 +1,7 @@
-//! The objectives, a file each, the equation above the function.
+//! The objectives, one file each, with the equation above the function.
 //!
-//! CE(A, B) is the contrast of [`crate::train::Contrast`]; "mean" runs over the whole batch of all devices, of which each
-//! device computes its share. In the papers only MoPQ has cross-device negatives; here any method may.
+//! CE(A, B) is the contrast of [`crate::train::Contrast`]. "mean" is over the whole batch of all devices, of which each
+//! device computes its share. In the papers only MoPQ has cross-device negatives; here any method may have them.
 
 pub mod distill;
 pub mod dpq;
@@ -20,7 +20,7 @@ use crate::train::Contrast;
 /// What a step minimises.
 #[derive(Debug, Clone)]
 pub enum Objective {
-    /// CE(q, k): the warm-up of all methods, and all of PQ's and OPQ's training.
+    /// CE(q, k): the warm-up of all methods, and the whole training of PQ and OPQ.
     Dense,
     /// [`mopq`]
     Mopq(mopq::Mopq),
@@ -37,7 +37,7 @@ pub enum Objective {
 }
 
 impl Objective {
-    /// The method's own objective; `None` for those that learn a head alone.
+    /// Returns the method's own objective; `None` for methods that learn only a head.
     pub fn of(config: &TrainConfig) -> Option<Self> {
         let weight = config.weight();
         Some(match config.method {
@@ -56,7 +56,7 @@ impl Objective {
         })
     }
 
-    /// What the head warms up by.
+    /// Returns the objective of the head's warm-up.
     pub fn warmup(config: &TrainConfig) -> Self {
         match config.method {
             Method::Distill => Self::distill(config),
@@ -73,7 +73,7 @@ impl Objective {
         })
     }
 
-    /// This device's share of the loss of queries q (rows, dim) and their keys k (rows, dim).
+    /// Returns this device's share of the loss of queries q (rows, dim) and their keys k (rows, dim).
     pub fn loss(
         &self,
         q: &Tensor,

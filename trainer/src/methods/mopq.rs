@@ -8,10 +8,10 @@ use crate::model::codebook::SoftCodebook;
 use crate::train::Contrast;
 use crate::train::loss::{log_probability, reconstruction, straight_through_probability};
 
-/// Weights of the terms beside CE(q, k^).
+/// Weights of the terms that are added to CE(q, k^).
 #[derive(Debug, Clone)]
 pub struct Mopq {
-    /// Of CE(q, k).
+    /// The weight of CE(q, k).
     pub dense_weight: f64,
     /// gamma.
     pub probability_weight: f64,
@@ -22,12 +22,12 @@ pub struct Mopq {
 }
 
 impl Mopq {
-    /// The multinoulli contrastive loss and what the reference program adds to it:
+    /// The multinoulli contrastive loss, with the terms that the reference program adds to it:
     ///
     /// Loss = CE(q, k^) + w CE(q, k) + gamma mean -Sum_i log p(C_ij* | k_i) + lambda mean |k - k^|²
     ///
-    /// with k^ straight-through. MCL's first term, the probability of the chosen codewords, is gamma's; with the
-    /// straight-through P' of the paper its value is 0, and the reference leaves it out.
+    /// with k^ straight-through. MCL's first term, the probability of the chosen codewords, is the one with gamma. With
+    /// the straight-through P' of the paper its value is 0, and the reference program omits it.
     pub fn loss(
         &self,
         q: &Tensor,

@@ -1,6 +1,6 @@
-//! SPQ: self-supervised product quantization (Jang and Cho, ICCV 2021): soft against hard quantization.
+//! SPQ: self-supervised product quantization (Jang and Cho, ICCV 2021), which contrasts soft and hard quantization.
 //!
-//! The query is searched as its soft reconstruction q̄, so a bundle of this method says `query: soft`.
+//! The query is searched as its soft reconstruction q̄, so a bundle of this method has `query: soft`.
 
 use anyhow::Result;
 use tch::Tensor;
@@ -9,10 +9,10 @@ use crate::model::codebook::SoftCodebook;
 use crate::train::Contrast;
 use crate::train::loss::distance;
 
-/// The weight of the distance of soft from hard.
+/// The weight of the distance between soft and hard quantization.
 #[derive(Debug, Clone)]
 pub struct Spq {
-    /// w
+    /// w.
     pub weight: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The deterministic claims: the gradient of DCS over real replicas, each loss against plain arithmetic, and the
+//! Deterministic claims: the gradient of DCS over real replicas, each loss compared with plain arithmetic, and the
 //! paper's Lemma 2.1 and Theorem 2.2.
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn book() -> SoftCodebook {
     )
 }
 
-/// ELU(xW + b) of 10 -> 8, 2 x 5 codewords, float64.
+/// Returns a replica with ELU(xW + b) of 10 -> 8 and 2 x 5 codewords, in float64.
 fn replica(objective: Objective, sampling: Sampling) -> Replica {
     let head = Head::new(
         &random_tensor(12, &[8, 10]),
@@ -55,7 +55,7 @@ fn replica(objective: Objective, sampling: Sampling) -> Replica {
     Replica::new(model, ADAM, objective, sampling)
 }
 
-/// Queries, keys and ids of the whole batch. Two pairs have one key, on different devices.
+/// Returns queries, keys and ids of the whole batch. Two pairs on different devices have the same key.
 fn batch() -> (Tensor, Tensor, Tensor) {
     let rows = DEVICES * ROWS;
     let mut ids: Vec<i64> = (0..rows).collect();
@@ -68,7 +68,7 @@ fn batch() -> (Tensor, Tensor, Tensor) {
     )
 }
 
-/// The summed gradients of every device, and each device's loss, through the real threads.
+/// Returns the summed gradients of every device, and each device's loss, computed on the real threads.
 fn over_devices(objective: Objective, sampling: Sampling) -> Vec<(Vec<Tensor>, f64)> {
     let devices = parse(&format!("cpu:{DEVICES}")).unwrap();
     let mut fleet = Fleet::start(&devices, Duration::from_secs(60), move |seat| {
@@ -86,7 +86,7 @@ fn over_devices(objective: Objective, sampling: Sampling) -> Vec<(Vec<Tensor>, f
     fleet.run(slices.collect()).unwrap()
 }
 
-/// The gradient of the mean loss of the whole batch in one graph, written out plainly.
+/// Returns the gradient of the mean loss of the whole batch in one graph.
 fn in_one_graph() -> (Vec<Tensor>, f64) {
     let replica = replica(mopq(), Sampling::InBatch);
     let (queries, keys, ids) = batch();
@@ -134,7 +134,7 @@ fn dcs_over_replicas_has_the_gradient_of_the_whole_batch() {
 }
 
 #[test]
-fn without_image_losses_the_gradient_is_another() {
+fn without_image_losses_the_gradient_differs() {
     let (expected, _) = in_one_graph();
     let (found, _) = &over_devices(mopq(), Sampling::Ncs)[0];
     for (got, want) in [(&found[0], &expected[0]), (&found[2], &expected[2])] {
@@ -154,10 +154,10 @@ fn every_device_holds_the_same_summed_gradient_bit_for_bit() {
     }
 }
 
-/// The quantities a device gets from the others carry no gradient: its loss does not depend on their graph, so their
-/// inputs, made to require one, receive none.
+/// Values that a device gets from the others have no gradient: its loss does not depend on their graph, so their inputs
+/// receive no gradient even if they require one.
 #[test]
-fn a_device_has_no_gradient_of_other_slices() {
+fn a_device_has_no_gradient_to_other_slices() {
     let devices = parse("cpu:2").unwrap();
     let mut fleet = Fleet::start(&devices, Duration::from_secs(60), |seat| {
         Ok(move |(q, k): (Tensor, Tensor)| {
@@ -235,7 +235,7 @@ fn square_distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| (x - y).powi(2)).sum()
 }
 
-/// CE(A, B) by loops.
+/// Returns CE(A, B), by loops.
 fn plain_ce(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let rows = a.len() as f64;
     (0..a.len())
@@ -244,7 +244,7 @@ fn plain_ce(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
         / rows
 }
 
-/// (z^, z̄, Sum_i log p_i*) of each row by loops, nearest codeword of 2 x 5 x 4 at temperature 1.
+/// Returns (z^, z̄, Sum_i log p_i*) of each row, by loops, with the nearest codeword of 2 x 5 x 4 at temperature 1.
 fn plain_quantize(
     z: &[Vec<f64>],
     codebook: &SoftCodebook,
@@ -338,7 +338,7 @@ fn each_objective_agrees_with_plain_arithmetic() {
         plain_ce(&soft_q, &soft_k) + plain_ce(&soft_q, &hat) + 0.5 * gap,
     );
 
-    // DPQ: codes by the keys, values by the codewords.
+    // DPQ takes codes from the keys and values from the codewords.
     let keys = random_tensor(23, &[2, 5, 4]);
     let by_keys = SoftCodebook::new(
         &codebook.codewords,
@@ -365,10 +365,10 @@ fn each_objective_agrees_with_plain_arithmetic() {
     check("dpq", got, plain_ce(&pq, &pk) + 0.5 * by_keys_distortion);
 }
 
-/// Theorem 2.2's ground: <q, k^ + e> = <q, k^> + <q, e>, the same for every key. So a shift of every codeword of a book
-/// by one vector, codes held, moves no ranking, while the distortion changes.
+/// The reason for Theorem 2.2: <q, k^ + e> = <q, k^> + <q, e>, the same for every key. So shifting every codeword of a
+/// codebook by one vector, with codes kept, changes no ranking, while the distortion changes.
 #[test]
-fn shifting_every_codeword_of_a_book_changes_distortion_and_no_ranking() {
+fn shifting_every_codeword_of_a_codebook_changes_distortion_and_no_ranking() {
     let codebook = book();
     let (q, k) = (random_tensor(31, &[20, 8]), random_tensor(32, &[50, 8]));
     let quantized = codebook.quantize(&k);
@@ -380,7 +380,7 @@ fn shifting_every_codeword_of_a_book_changes_distortion_and_no_ranking() {
         StraightThrough::Softmax,
     );
     let moved = shifted.decode(&quantized.codes);
-    // Differences of scores within a query are what a ranking is.
+    // A ranking depends only on the differences of scores within a query.
     let gaps = |hat: &Tensor| {
         let scores = q.matmul(&hat.tr());
         &scores - scores.narrow(1, 0, 1)
@@ -394,7 +394,7 @@ fn shifting_every_codeword_of_a_book_changes_distortion_and_no_ranking() {
     assert!(distortion(&moved) > 1.5 * distortion(&quantized.hat));
 }
 
-/// Lemma 2.1: a slice keeps its code under a shift e of its book while |e| is below half the margin between its
+/// Lemma 2.1: a slice keeps its code under a shift e of its codebook while |e| is below half the margin between its
 /// nearest and second-nearest codeword (in distance, not squared).
 #[test]
 fn a_shift_below_half_the_smallest_margin_leaves_re_encoded_codes_unchanged() {

@@ -1,7 +1,8 @@
-//! A BERT-like encoder that learns: token ids -> pooled vector.
+//! A trainable BERT-like encoder: token ids -> pooled vector.
 //!
-//! The same computation that the engine's ONNX writer lays down, so that what is exported agrees with what was trained.
-//! Names and layouts are those of Hugging Face's `BertModel`. No dropout: a step depends on its seed alone.
+//! It computes the same as the graph that the engine's ONNX writer writes, so an exported encoder agrees with the
+//! trained one. Names and layouts are those of Hugging Face's `BertModel`. There is no dropout, so a step depends only
+//! on its seed.
 
 use anyhow::{Context, Result, ensure};
 use mopqdb::encoder::write::BertConfig;
@@ -11,17 +12,17 @@ use tch::{Device, Kind, Tensor};
 use super::{Group, Parameter, leaf, parameter};
 use crate::export::floats;
 
-/// Token ids of some texts, padded to the longest.
+/// The token ids of some texts, padded to the longest text.
 #[derive(Debug)]
 pub struct Tokens {
-    /// (rows, tokens), int64
+    /// The ids: (rows, tokens), int64.
     pub ids: Tensor,
-    /// (rows, tokens), 1 for a token, 0 for padding, float
+    /// The mask: (rows, tokens), 1 for a token, 0 for padding, float.
     pub mask: Tensor,
 }
 
 impl Tokens {
-    /// Pads to the longest.
+    /// Pads the texts to the longest.
     pub fn pad(texts: &[&[u32]], device: Device) -> Self {
         let longest = texts.iter().map(|ids| ids.len()).max().unwrap_or(0).max(1);
         let (mut ids, mut mask) = (
@@ -42,31 +43,31 @@ impl Tokens {
     }
 }
 
-/// How an encoder that learns is built.
+/// The shape of a trainable encoder.
 #[derive(Debug, Clone)]
 pub struct BertShape {
-    /// Layers, widths, heads.
+    /// Layers, widths and heads.
     pub config: BertConfig,
     /// Whether pooled vectors are scaled to length 1.
     pub normalize: bool,
 }
 
-/// The encoder of one device.
+/// The encoder on one device.
 #[derive(Debug)]
 pub struct Bert {
     shape: BertShape,
-    /// By name, without a prefix.
+    /// The tensors by name, without a prefix.
     tensors: Vec<(String, Tensor)>,
 }
 
 impl Bert {
-    /// From named tensors, as [`read_weights`] gives them or a checkpoint remembers them. Those that a model of this
-    /// shape does not use are left out.
+    /// Creates an encoder from named tensors, as [`read_weights`] returns them or a checkpoint stores them. Tensors
+    /// that a model of this shape does not use are ignored.
     pub fn new(shape: &BertShape, tensors: &[(String, Tensor)]) -> Result<Self> {
         let find = |name: String| {
             let found = tensors.iter().find(|(other, _)| *other == name);
             let (_, tensor) =
-                found.with_context(|| format!("the encoder's weights hold no {name}"))?;
+                found.with_context(|| format!("the encoder's weights contain no {name}"))?;
             Ok((name, leaf(tensor)))
         };
         let bert = Self {
@@ -79,13 +80,13 @@ impl Bert {
         let hidden = bert.get("embeddings.word_embeddings.weight").size()[1];
         ensure!(
             hidden == shape.config.hidden as i64,
-            "the encoder's weights are {hidden} wide, its configuration says {}",
+            "the encoder's weights have width {hidden}, but its configuration says {}",
             shape.config.hidden
         );
         Ok(bert)
     }
 
-    /// From the values of a model that has one, named as its parameters are.
+    /// Creates an encoder from the values of a model that has one, named like its parameters.
     pub fn restore(shape: &BertShape, values: &[(String, Tensor)], device: Device) -> Result<Self> {
         let own = values.iter().filter_map(|(name, tensor)| {
             Some((
@@ -96,7 +97,8 @@ impl Bert {
         Self::new(shape, &own.collect::<Vec<_>>())
     }
 
-    /// Pooled vectors of texts (texts, hidden), without a gradient; a batch holds texts of like length.
+    /// Returns the pooled vectors of texts (texts, hidden), without a gradient. Each batch contains texts of similar
+    /// length.
     pub fn read(&self, texts: &[Vec<u32>], device: Device) -> Vec<f32> {
         let hidden = self.shape.config.hidden;
         let mut order: Vec<usize> = (0..texts.len()).collect();
@@ -112,7 +114,7 @@ impl Bert {
         vectors
     }
 
-    /// Pooled vectors (rows, hidden): the mean over a text's tokens.
+    /// Returns pooled vectors (rows, hidden): the mean over a text's tokens.
     pub fn forward(&self, tokens: &Tokens) -> Tensor {
         let hidden = self.hidden_states(tokens);
         let mask = tokens.mask.unsqueeze(-1); // rows, tokens, 1
@@ -129,7 +131,7 @@ impl Bert {
         mean / norm
     }
 
-    /// The last layer's states (rows, tokens, hidden).
+    /// Returns the last layer's states (rows, tokens, hidden).
     fn hidden_states(&self, tokens: &Tokens) -> Tensor {
         let length = tokens.ids.size()[1];
         let words = Tensor::embedding(
@@ -146,7 +148,7 @@ impl Bert {
             .get("embeddings.token_type_embeddings.weight")
             .narrow(0, 0, 1);
         let mut x = self.norm("embeddings.LayerNorm", &(words + kind + places));
-        // rows, 1, 1, tokens: padding is not attended to.
+        // rows, 1, 1, tokens: excludes padding from attention.
         let bias = (&tokens.mask - 1.0).unsqueeze(1).unsqueeze(1) * 1e9;
         for layer in 0..self.shape.config.layers {
             x = self.layer(layer, &x, &bias);
@@ -222,10 +224,10 @@ impl Bert {
     }
 }
 
-/// Before the names of an encoder's tensors among a model's parameters.
+/// The prefix of an encoder's tensors among a model's parameters.
 pub const PREFIX: &str = "bert.";
 
-/// Every tensor that a model of this shape uses.
+/// Returns the name of every tensor that a model of this shape uses.
 fn names(config: &BertConfig) -> Vec<String> {
     let mut names: Vec<String> = ["word", "position", "token_type"]
         .map(|table| format!("embeddings.{table}_embeddings.weight"))
@@ -250,10 +252,10 @@ fn names(config: &BertConfig) -> Vec<String> {
     names
 }
 
-/// All tensors of a safetensors file as floats, names without the prefix that some exports have.
+/// Returns all tensors of a safetensors file as floats, without the prefix that some exports have.
 pub fn read_weights(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
-    let file =
-        SafeTensors::deserialize(bytes).context("the encoder's weights are no safetensors file")?;
+    let file = SafeTensors::deserialize(bytes)
+        .context("the encoder's weights are not a safetensors file")?;
     let mut tensors = Vec::new();
     for (name, view) in file.iter() {
         let kind = match view.dtype() {
@@ -273,7 +275,7 @@ pub fn read_weights(bytes: &[u8]) -> Result<Vec<(String, Tensor)>> {
     Ok(tensors)
 }
 
-/// The weights as a safetensors file again, for the engine's ONNX writer.
+/// Writes the weights as a safetensors file, for the engine's ONNX writer.
 pub fn write_weights(values: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let blocks: Vec<(&str, Vec<usize>, Vec<u8>)> = values
         .iter()

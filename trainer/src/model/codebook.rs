@@ -1,6 +1,6 @@
 //! The trainable codebook: selection of a codeword in each subspace, and the gradient through that choice.
 //!
-//! z is cut into `subspaces` slices z_i; slice i chooses j* = argmax_j s_ij among the codewords C_ij:
+//! z is split into `subspaces` slices z_i; slice i chooses j* = argmax_j s_ij among the codewords C_ij:
 //!
 //! | selection | s_ij |
 //! |---|---|
@@ -11,14 +11,14 @@
 //! | keys | <z_i, K_ij> |
 //!
 //! p_i = softmax_j(s_ij / temperature), and the straight-through assignment a_i = onehot(j*) - sg(p_i) + p_i has the
-//! value of the first and the gradient of the last.
+//! value of its first term and the gradient of its last.
 
 use tch::{Kind, Tensor};
 
 use super::{Group, Parameter, leaf, parameter};
 use crate::config::StraightThrough;
 
-/// How a slice chooses, with what it needs to do so.
+/// How a slice chooses a codeword, with the parameters of the choice.
 #[derive(Debug)]
 pub enum Selection {
     /// Nearest.
@@ -33,14 +33,14 @@ pub enum Selection {
     Keys(Tensor),
 }
 
-/// Codewords that learn.
+/// Trainable codewords.
 #[derive(Debug)]
 pub struct SoftCodebook {
     /// (subspaces, codewords, sub_dim)
     pub codewords: Tensor,
-    /// How a slice chooses.
+    /// How a slice chooses a codeword.
     pub selection: Selection,
-    /// Of the softmax over codewords.
+    /// The temperature of the softmax over codewords.
     pub temperature: f64,
     /// How the gradient passes the choice.
     pub straight_through: StraightThrough,
@@ -51,14 +51,14 @@ pub struct SoftCodebook {
 pub struct Quantized {
     /// z^ (rows, dim): the chosen codewords, exactly.
     pub hat: Tensor,
-    /// (subspaces, rows)
+    /// The codes: (subspaces, rows).
     pub codes: Tensor,
     /// s_ij, up to a constant of each slice (subspaces, rows, codewords).
     pub logits: Tensor,
 }
 
 impl SoftCodebook {
-    /// Codewords that learn, from their starting values.
+    /// Creates trainable codewords from their starting values.
     pub fn new(
         codewords: &Tensor,
         selection: Selection,
@@ -77,12 +77,12 @@ impl SoftCodebook {
         }
     }
 
-    /// s_ij of z (rows, dim), up to a constant of each slice: (subspaces, rows, codewords)
+    /// Returns s_ij of z (rows, dim), up to a constant of each slice: (subspaces, rows, codewords).
     pub fn logits(&self, z: &Tensor) -> Tensor {
         let z = self.slices(z); // subspaces, rows, sub_dim
         let c = &self.codewords;
         match &self.selection {
-            // -|z - C|² = 2<z, C> - |C|² - |z|², and |z|² moves neither argmax nor softmax.
+            // -|z - C|² = 2<z, C> - |C|² - |z|², and |z|² changes neither argmax nor softmax.
             Selection::L2 => {
                 let norms = c.square().sum_dim_intlist(-1, false, None::<Kind>); // subspaces, codewords
                 (-norms)
@@ -96,7 +96,7 @@ impl SoftCodebook {
         }
     }
 
-    /// p_ij of logits (subspaces, rows, codewords).
+    /// Returns p_ij of logits (subspaces, rows, codewords).
     pub fn probabilities(&self, logits: &Tensor) -> Tensor {
         if self.temperature == 1.0 {
             logits.softmax(-1, logits.kind())
@@ -105,7 +105,7 @@ impl SoftCodebook {
         }
     }
 
-    /// The chosen codewords of codes (subspaces, rows): (rows, dim)
+    /// Returns the chosen codewords of codes (subspaces, rows): (rows, dim).
     pub fn decode(&self, codes: &Tensor) -> Tensor {
         let (subspaces, codewords, sub_dim) = self.shape();
         let rows = codes.size()[1];
@@ -119,14 +119,14 @@ impl SoftCodebook {
         )
     }
 
-    /// z^ with its straight-through gradient.
+    /// Returns z^ with its straight-through gradient.
     pub fn quantize(&self, z: &Tensor) -> Quantized {
         let logits = self.logits(z);
         let codes = logits.argmax(-1, false);
         let chosen = self.decode(&codes);
-        // Sum_j a_ij C_ij, in two parts so that no one-hot matrix is made: the value and the gradient of a's first
-        // part to C are those of `chosen`; the gradient through p is that of Sum_j p_ij sg(C_ij), whose value is
-        // taken off again (x - x is exactly 0, so `hat` is exactly the codewords).
+        // Sum_j a_ij C_ij is computed in two parts, so that no one-hot matrix is needed. The value and the gradient of
+        // a's first part to C are those of `chosen`. The gradient through p is that of Sum_j p_ij sg(C_ij), whose value
+        // is subtracted again (x - x is exactly 0, so `hat` is exactly the codewords).
         let through = match self.straight_through {
             StraightThrough::Softmax => {
                 self.join(&self.probabilities(&logits).bmm(&self.codewords.detach()))
@@ -140,25 +140,25 @@ impl SoftCodebook {
         }
     }
 
-    /// The soft reconstruction z̄ = Sum_j p_ij C_ij (rows, dim), from logits.
+    /// Returns the soft reconstruction z̄ = Sum_j p_ij C_ij (rows, dim), from logits.
     pub fn soft(&self, logits: &Tensor) -> Tensor {
         self.join(&self.probabilities(logits).bmm(&self.codewords))
     }
 
-    /// (subspaces, codewords, sub_dim)
+    /// Returns (subspaces, codewords, sub_dim).
     pub fn shape(&self) -> (i64, i64, i64) {
         self.codewords
             .size3()
             .expect("codewords have three dimensions")
     }
 
-    /// (rows, dim) -> (subspaces, rows, sub_dim)
+    /// Splits (rows, dim) into (subspaces, rows, sub_dim).
     pub(crate) fn slices(&self, z: &Tensor) -> Tensor {
         let (subspaces, _, sub_dim) = self.shape();
         z.view([-1, subspaces, sub_dim]).transpose(0, 1)
     }
 
-    /// (subspaces, rows, sub_dim) -> (rows, dim)
+    /// Joins (subspaces, rows, sub_dim) into (rows, dim).
     pub(crate) fn join(&self, slices: &Tensor) -> Tensor {
         let (subspaces, _, sub_dim) = self.shape();
         slices.transpose(0, 1).reshape([-1, subspaces * sub_dim])
@@ -175,7 +175,7 @@ impl SoftCodebook {
     }
 }
 
-/// Rows of length 1 (a row of length 0 stays 0).
+/// Scales rows to length 1 (a row of length 0 stays 0).
 fn unit(x: &Tensor) -> Tensor {
     let squares = x.square().sum_dim_intlist(-1, true, None::<Kind>);
     x / squares.clamp_min(1e-24).sqrt()
@@ -206,7 +206,7 @@ mod tests {
         random_tensor(2, &[ROWS, SHAPE[0] * SHAPE[2]]).set_requires_grad(true)
     }
 
-    /// Plain loops: the index of the best codeword of a slice, by the table above.
+    /// Returns the index of the best codeword for a slice, by plain loops, according to the table above.
     fn choose(score: impl Fn(&[f64]) -> f64, codewords: &[Vec<f64>]) -> i64 {
         let scores: Vec<f64> = codewords.iter().map(|c| score(c)).collect();
         let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_selection_chooses_as_plain_arithmetic_does() {
+    fn every_selection_agrees_with_plain_arithmetic() {
         let w = random_tensor(3, &[4, 4]);
         let keys = random_tensor(4, &SHAPE);
         let z = embeddings();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forward_value_is_the_chosen_codewords_exactly() {
+    fn the_forward_value_is_exactly_the_chosen_codewords() {
         for straight_through in [StraightThrough::Softmax, StraightThrough::Copy] {
             let book = book(Selection::L2, 0.7, straight_through);
             let quantized = book.quantize(&embeddings());
@@ -280,7 +280,7 @@ mod tests {
 
     /// to C_ij 1[j=j*] g_i + (2/t) p_ij <g_i, C_ij - c̄_i> (z_i - C_ij); to z_i (2/t) Cov_p(C_i) g_i.
     #[test]
-    fn the_softmax_gradient_is_the_closed_formula() {
+    fn the_softmax_gradient_equals_the_closed_form() {
         for temperature in [1.0, 0.3, 4.0] {
             let book = book(Selection::L2, temperature, StraightThrough::Softmax);
             let z = embeddings();

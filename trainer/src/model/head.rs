@@ -1,28 +1,28 @@
 //! The linear head shared by queries and keys: z = act(x Wᵀ + b) R.
 //!
-//! Scores are raw inner products of its outputs: no normalisation, no learned scale. R is there only
-//! when an activation keeps OPQ's rotation from being folded into W and b.
+//! Scores are raw inner products of its outputs: no normalisation, no learned scale. R is used only if an activation
+//! prevents OPQ's rotation from being folded into W and b.
 
 use tch::Tensor;
 
 use super::{Group, Parameter, leaf, parameter};
 use crate::config::Activation;
 
-/// hidden -> dim.
+/// A linear layer, hidden -> dim.
 #[derive(Debug)]
 pub struct Head {
-    /// (dim, hidden)
+    /// W: (dim, hidden).
     pub weight: Tensor,
-    /// (dim)
+    /// b: (dim).
     pub bias: Tensor,
-    /// What follows.
+    /// The activation after the linear layer.
     pub activation: Activation,
-    /// (dim, dim), orthogonal, constant; z R.
+    /// R: (dim, dim), orthogonal, constant; z R.
     pub rotation: Option<Tensor>,
 }
 
 impl Head {
-    /// A head that learns, from its starting values.
+    /// Creates a trainable head from its starting values.
     pub fn new(weight: &Tensor, bias: &Tensor, activation: Activation) -> Self {
         Self {
             weight: leaf(weight),
@@ -32,7 +32,7 @@ impl Head {
         }
     }
 
-    /// x: (rows, hidden) -> (rows, dim)
+    /// Maps x (rows, hidden) to (rows, dim).
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let z = x.linear(&self.weight, Some(&self.bias));
         let z = match self.activation {
@@ -45,7 +45,7 @@ impl Head {
         }
     }
 
-    /// The same head, with values of its own.
+    /// Returns a copy with separate values.
     pub fn copy(&self) -> Self {
         Self {
             rotation: self.rotation.as_ref().map(Tensor::copy),
@@ -53,7 +53,7 @@ impl Head {
         }
     }
 
-    /// The same head followed by a rotation (dim, dim), z R: folded into the weights where nothing is in between.
+    /// Returns this head followed by a rotation (dim, dim), z R, folded into the weights if there is no activation.
     pub fn rotated(&self, rotation: &Tensor) -> Self {
         match self.activation {
             // (x Wᵀ + b) R = x (Rᵀ W)ᵀ + b R

@@ -1,4 +1,4 @@
-//! What is trained: an optional [`bert`] encoder, a linear [`head`], a [`codebook`].
+//! The trained model: an optional [`bert`] encoder, a linear [`head`], a [`codebook`].
 
 pub mod bert;
 pub mod codebook;
@@ -12,48 +12,48 @@ use self::codebook::{Selection, SoftCodebook};
 use self::head::Head;
 use crate::config::{Method, Select, TrainConfig};
 
-/// Which learning rate a parameter follows.
+/// The learning rate that a parameter uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// A transformer's weights.
+    /// The rate of a transformer's weights.
     Encoder,
-    /// Head, codewords and what selects them.
+    /// The rate of head, codewords and the parameters of their selection.
     Quantizer,
 }
 
-/// A tensor that learns, with its name in checkpoints.
+/// A trainable tensor, with its name in checkpoints.
 #[derive(Debug)]
 pub struct Parameter {
-    /// Unique in a model, and the tensor's name in a bundle.
+    /// Unique in a model; also the tensor's name in a bundle.
     pub name: String,
-    /// Which learning rate it follows.
+    /// The learning rate that it uses.
     pub group: Group,
-    /// Shares its storage with the model's own.
+    /// Shares its storage with the model's own tensor.
     pub tensor: Tensor,
 }
 
-/// What is embedded.
+/// The input of the model.
 #[derive(Debug)]
 pub enum Input {
     /// The vectors of a frozen encoder (rows, hidden).
     Vectors(Tensor),
-    /// Texts, for an encoder that learns.
+    /// Texts, for a trainable encoder.
     Tokens(Tokens),
 }
 
-/// Encoder, head and codewords; the codewords only once they have started.
+/// Encoder, head and codewords.
 #[derive(Debug)]
 pub struct Model {
-    /// Token ids -> hidden, where the encoder learns too.
+    /// Token ids -> hidden, if the encoder is trained too.
     pub encoder: Option<Bert>,
     /// hidden -> dim.
     pub head: Head,
-    /// Absent in the dense warm-up.
+    /// `None` during the dense warm-up.
     pub codebook: Option<SoftCodebook>,
 }
 
 impl Model {
-    /// Everything that learns, in a fixed order.
+    /// Returns everything that is trained, in a fixed order.
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut all = self.encoder.as_ref().map_or(Vec::new(), Bert::parameters);
         all.extend(self.head.parameters());
@@ -63,20 +63,20 @@ impl Model {
         all
     }
 
-    /// Embeddings of some inputs together (rows, dim).
+    /// Returns the embeddings of some inputs together (rows, dim).
     pub fn embed(&self, inputs: &[&Input]) -> Tensor {
         let hidden: Vec<Tensor> = inputs
             .iter()
             .map(|input| match (input, &self.encoder) {
                 (Input::Vectors(vectors), None) => vectors.shallow_clone(),
                 (Input::Tokens(tokens), Some(encoder)) => encoder.forward(tokens),
-                _ => unreachable!("vectors are for a frozen encoder, texts for one that learns"),
+                _ => unreachable!("vectors are for a frozen encoder, texts for a trainable one"),
             })
             .collect();
         self.head.forward(&Tensor::cat(&hidden, 0))
     }
 
-    /// What learns, by name.
+    /// Returns the trainable values, by name.
     pub fn values(&self) -> Vec<(String, Tensor)> {
         self.parameters()
             .into_iter()
@@ -84,7 +84,7 @@ impl Model {
             .collect()
     }
 
-    /// What does not learn, by name.
+    /// Returns the constants, by name.
     pub fn constants(&self) -> Vec<(String, Tensor)> {
         let rotation = self.head.rotation.iter();
         rotation
@@ -92,7 +92,7 @@ impl Model {
             .collect()
     }
 
-    /// A model of its own on a device, from what [`Model::values`] and [`Model::constants`] said.
+    /// Creates a model on a device from the results of [`Model::values`] and [`Model::constants`].
     pub fn restore(
         values: &[(String, Tensor)],
         constants: &[(String, Tensor)],
@@ -143,7 +143,7 @@ impl Model {
     }
 }
 
-/// A leaf that learns.
+/// Returns a trainable leaf.
 pub(crate) fn leaf(tensor: &Tensor) -> Tensor {
     tensor.detach().copy().set_requires_grad(true)
 }
