@@ -38,7 +38,7 @@ pub enum Error {
         what: String,
     },
 
-    /// A model, its encoder or its files can't be used as asked.
+    /// A model, its encoder or its files can't be used in this way.
     #[error(transparent)]
     Model(Problem),
 

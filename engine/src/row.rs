@@ -363,7 +363,7 @@ pub enum Fusion {
 pub struct Serving {
     /// Hits for which the settings were measured.
     pub k: u32,
-    /// Candidates of a query for so many hits.
+    /// Candidates of a query for this many hits.
     pub candidates: u32,
 }
 
@@ -491,7 +491,8 @@ impl QueryOptions {
         (10 * k).max(400)
     }
 
-    /// How many candidates a search by codes and stored vectors takes: as asked, else as measured, else the default.
+    /// Returns how many candidates a search by codes and stored vectors takes: the requested number, else the measured
+    /// one, else the default.
     pub(crate) fn wanted_candidates(&self, serving: Option<Serving>) -> usize {
         let depth = self.depth();
         self.candidates.unwrap_or_else(|| match serving {

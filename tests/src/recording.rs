@@ -58,7 +58,7 @@ pub enum Fate {
 pub enum CatalogState {
     /// As it was at that moment.
     Now,
-    /// One commit ahead, where it is the very next thing to happen.
+    /// One commit ahead, if it is the next thing to happen.
     Next,
     /// One commit behind.
     Before,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Head by CE(q, k), then k-means in each subspace.
+    /// A head by CE(q, k), then k-means in each subspace.
     Pq,
     /// As `pq`, with an orthogonal rotation.
     Opq,
@@ -19,7 +19,7 @@ pub enum Method {
     Dqn,
     /// CE(q, k) and the error of the inner products.
     Dvsq,
-    /// Contrast of soft against hard quantization.
+    /// The contrast of soft and hard quantization.
     Spq,
     /// As `dqn`, selecting by a separate matrix of keys.
     Dpq,
@@ -50,29 +50,29 @@ impl Method {
     }
 }
 
-/// Which other pairs' keys a query is contrasted with.
+/// The other pairs whose keys a query is contrasted with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sampling {
-    /// Those of the same device.
+    /// The keys of the same device.
     InBatch,
-    /// Those of all devices; the other devices' keys are constants.
+    /// The keys of all devices; those of other devices are constants.
     Ncs,
-    /// Those of all devices, with the gradient of the whole: primary and image losses.
+    /// The keys of all devices, with the gradient of the whole batch: primary and image losses.
     Dcs,
 }
 
-/// How a slice of an embedding chooses its codeword. `keys` is DPQ's own, and follows from the method.
+/// How a slice of an embedding chooses its codeword. `keys` is DPQ's own and follows from the method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
     /// The nearest codeword.
     L2,
-    /// The codeword of the smallest angle.
+    /// The codeword with the smallest angle.
     Cosine,
-    /// The codeword of the largest inner product.
+    /// The codeword with the largest inner product.
     Product,
-    /// The largest z W C with a learned W.
+    /// The codeword with the largest z W C, with a learned W.
     Bilinear,
 }
 
@@ -80,23 +80,23 @@ pub enum Select {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum StraightThrough {
-    /// As if the softmax of the logits had been taken.
+    /// As if the softmax of the logits were used instead.
     Softmax,
-    /// As if nothing had happened: the gradient is copied to the embedding.
+    /// The gradient is copied to the embedding.
     Copy,
 }
 
-/// What follows the linear head.
+/// The activation after the linear head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
     /// Nothing.
     None,
-    /// ELU with alpha 1, as the reference program has it.
+    /// ELU with alpha 1, as in the reference program.
     Elu,
 }
 
-/// Where the codewords start.
+/// The starting values of the codewords.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
@@ -118,31 +118,31 @@ pub enum ProbabilityTerm {
     Log,
 }
 
-/// How the learning rate goes on.
+/// How the learning rate changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// It stays.
+    /// It is constant.
     Constant,
     /// It falls linearly to a twentieth at the last step of each phase.
     Linear,
-    /// It falls along half a cosine to nothing at the end of each phase.
+    /// It falls along half a cosine to zero at the end of each phase.
     Cosine,
 }
 
-/// What `distill` has beyond the other methods.
+/// Settings that only `distill` has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DistillConfig {
     /// Temperature of the teacher's scores, which are those of vectors of length 1.
     pub teacher_temperature: f64,
-    /// The least cosine of a made query and its key.
+    /// The smallest cosine of a made query and its key.
     pub least_cosine: f64,
-    /// The largest.
+    /// The largest cosine of a made query and its key.
     pub largest_cosine: f64,
-    /// Least made queries per epoch: with few rows a key has several.
+    /// The minimum number of made queries per epoch: with few rows, a key has several.
     pub least_queries: usize,
-    /// Most made queries per epoch: with many rows each epoch has other keys.
+    /// The maximum number of made queries per epoch: with many rows, each epoch has other keys.
     pub most_queries: usize,
     /// Share of the label in the target of a query that has one; the rest is the teacher's.
     pub label_share: f64,
@@ -161,15 +161,15 @@ impl Default for DistillConfig {
     }
 }
 
-/// The encoder that learns too (`--joint`).
+/// Settings of an encoder that is trained too (`--joint`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JointConfig {
-    /// How many of the first layers are kept and trained.
+    /// The number of layers, from the first on, that are kept and trained.
     pub layers: usize,
-    /// Longest query in tokens, `[CLS]` and `[SEP]` included.
+    /// The maximum length of a query in tokens, `[CLS]` and `[SEP]` included.
     pub query_tokens: usize,
-    /// Longest key in tokens.
+    /// The maximum length of a key in tokens.
     pub key_tokens: usize,
     /// Adam's learning rate for the transformer's weights.
     pub learning_rate: f64,
@@ -186,13 +186,13 @@ impl Default for JointConfig {
     }
 }
 
-/// All that decides a run. The source of each default stands beside it.
+/// Everything that determines a run. The source of each default is noted next to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainConfig {
     /// What is trained.
     pub method: Method,
-    /// Whose keys are contrasted.
+    /// The keys with which a query is contrasted.
     pub sampling: Sampling,
     /// How codewords are chosen.
     pub select: Select,
@@ -200,31 +200,31 @@ pub struct TrainConfig {
     pub straight_through: StraightThrough,
     /// Temperature of the softmax over codewords.
     pub temperature: f64,
-    /// What follows the head.
+    /// The activation after the head.
     pub activation: Activation,
-    /// Where the codewords start.
+    /// The starting values of the codewords.
     pub start: Start,
     /// Width of the learned embedding.
     pub dim: usize,
     /// Number of codebooks.
     pub subspaces: usize,
-    /// Codewords in each.
+    /// The number of codewords per subspace.
     pub codewords: usize,
     /// The devices, as `cpu:4` or `cuda:0,cuda:1`.
     pub devices: String,
     /// Seconds after which a silent device ends the run.
     pub device_timeout: f64,
-    /// Pairs a device and step.
+    /// Pairs per device and step.
     pub batch: usize,
-    /// Epochs by CE(q, k) alone before the codewords start.
+    /// Epochs with CE(q, k) alone before the codewords start.
     pub warmup: usize,
-    /// Epochs by the method's own objective.
+    /// Epochs with the method's own objective.
     pub epochs: usize,
     /// Epochs without a better validation recall after which the run ends; 0: never.
     pub patience: usize,
     /// Adam's learning rate for head and codebooks.
     pub learning_rate: f64,
-    /// How it goes on.
+    /// How the learning rate changes.
     pub schedule: Schedule,
     /// Adam's decay of the mean of gradients.
     pub beta1: f64,
@@ -232,32 +232,32 @@ pub struct TrainConfig {
     pub beta2: f64,
     /// Adam's epsilon.
     pub epsilon: f64,
-    /// Weight of CE(q, k) beside CE(q, k^).
+    /// Weight of CE(q, k) next to CE(q, k^).
     pub dense_weight: f64,
-    /// Weight w of the method's quantization term (DQN, DVSQ, SPQ, DPQ), lambda of MoPQ; see [`TrainConfig::weight`] for
-    /// what it is when nothing is said.
+    /// Weight w of the method's quantization term (DQN, DVSQ, SPQ, DPQ), lambda of MoPQ. [`TrainConfig::weight`] has
+    /// the default.
     pub quantization_weight: Option<f64>,
     /// Weight gamma of the probability of the chosen codewords.
     pub probability_weight: f64,
-    /// Its form.
+    /// The form of that term.
     pub probability_term: ProbabilityTerm,
-    /// Whether a key that occurs twice in a batch is kept from being its own negative.
+    /// Whether a key that occurs twice in a batch is excluded from its own negatives.
     pub mask_collisions: bool,
     /// Mean squared norm of a key's embedding at the start; scores and temperature depend on it.
     pub start_norm: f64,
-    /// Lloyd steps of k-means, rounds of OPQ.
+    /// Lloyd steps of k-means, or rounds of OPQ.
     pub quantizer_iterations: usize,
-    /// Most keys that k-means and OPQ look at.
+    /// The maximum number of keys that k-means and OPQ use.
     pub quantizer_sample: usize,
-    /// Most validation queries an epoch.
+    /// The maximum number of validation queries per epoch.
     pub validation_queries: usize,
     /// Threads that a CPU device's tensor operations use.
     pub threads: usize,
-    /// Where all random choices come from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The encoder learns too.
+    /// Settings of a trained encoder; `None` if the encoder is frozen.
     pub joint: Option<JointConfig>,
-    /// What `distill` has beyond the other methods, which have none of it.
+    /// Settings that only `distill` has.
     pub distill: Option<DistillConfig>,
 }
 
@@ -289,7 +289,7 @@ impl Default for TrainConfig {
             quantization_weight: None,
             probability_weight: 0.0, // reference
             probability_term: ProbabilityTerm::Log,
-            mask_collisions: true, // a key met twice in a batch is no negative
+            mask_collisions: true, // a key that occurs twice in a batch is not a negative
             start_norm: 20.0,      // as in the reference runs
             quantizer_iterations: 25,
             quantizer_sample: 65_536,
@@ -303,7 +303,8 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// The defaults of a method. Those of `distill` are of its reference runs; all others share [`TrainConfig::default`].
+    /// Returns the defaults of a method. Those of `distill` are of its reference runs; all others share
+    /// [`TrainConfig::default`].
     pub fn of(method: Method) -> Self {
         let shared = Self {
             method,
@@ -313,7 +314,7 @@ impl TrainConfig {
             Method::Distill => Self {
                 batch: 512,
                 schedule: Schedule::Cosine,
-                patience: 0, // the last epoch is taken
+                patience: 0, // the last epoch is used
                 distill: Some(DistillConfig::default()),
                 ..shared
             },
@@ -321,8 +322,8 @@ impl TrainConfig {
         }
     }
 
-    /// Chooses the shape that nobody has chosen so that it suits stored vectors of this width: the widest embedding up to the
-    /// default that is no wider than they are and that the subspaces divide.
+    /// Adapts the parts of the shape that the user did not choose to stored vectors of this width: the widest
+    /// embedding, up to the default, that is not wider than they are and that the subspaces divide.
     pub fn fit(&mut self, hidden: usize, dim_said: bool, subspaces_said: bool) {
         if dim_said || hidden == 0 {
             return;
@@ -336,12 +337,12 @@ impl TrainConfig {
         }
     }
 
-    /// What `distill` has beyond the other methods.
+    /// Returns the settings that only `distill` has.
     pub fn distill(&self) -> DistillConfig {
         self.distill.clone().unwrap_or_default()
     }
 
-    /// Refuses what can't be trained, naming the value.
+    /// Returns an error that names the value if the configuration can't be trained.
     pub fn check(&self) -> Result<()> {
         ensure!(self.dim > 0, "dim is 0; it must be at least 1");
         ensure!(
@@ -399,7 +400,7 @@ impl TrainConfig {
             self.epochs > 0 || of_head_alone && self.warmup > 0,
             "epochs is 0: nothing to train"
         );
-        // Their other terms do not see the codewords.
+        // Their other terms do not depend on the codewords.
         let by_weight = matches!(self.method, Method::Dqn | Method::Dvsq | Method::Dpq);
         ensure!(
             self.weight() > 0.0 || !by_weight,
@@ -468,8 +469,9 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Weight of the quantization term: what is said, or what validation chose for the method on `debian` (docs/evidence.md).
-    /// MoPQ has none, as in the reference runs: the 1e-8 of the reference is numerically nil.
+    /// Returns the weight of the quantization term: the configured one, or else the one that validation chose for the
+    /// method on `debian` (docs/evidence.md). MoPQ has none, as in the reference runs: the 1e-8 of the reference has no
+    /// numerical effect.
     pub fn weight(&self) -> f64 {
         self.quantization_weight.unwrap_or(match self.method {
             Method::Dqn => 1e-4,
@@ -479,8 +481,9 @@ impl TrainConfig {
         })
     }
 
-    /// Whose keys are contrasted while the head warms up. Under NCS keys drift one way, and a head in the making further than
-    /// any later epoch could mend (docs/learning.md): it warms up in-batch.
+    /// Returns the keys with which queries are contrasted during the head's warm-up. Under NCS keys drift in one
+    /// direction, and those of an untrained head further than later epochs could correct (docs/evidence.md), so it
+    /// warms up in-batch.
     pub fn warmup_sampling(&self) -> Sampling {
         match self.sampling {
             Sampling::Ncs => Sampling::InBatch,
@@ -517,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_needs_a_weight_has_one_and_is_not_given_none() {
+    fn a_method_that_needs_a_weight_has_a_default_and_refuses_zero() {
         for method in [Method::Dqn, Method::Dvsq, Method::Spq, Method::Dpq] {
             let config = TrainConfig {
                 method,
@@ -534,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_no_epoch_would_train_are_refused() {
+    fn codes_that_no_epoch_trains_are_refused() {
         let config = |method| TrainConfig {
             method,
             epochs: 0,
@@ -545,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dim_that_does_not_divide_is_named_with_its_neighbours() {
+    fn the_error_for_an_indivisible_dim_names_its_neighbours() {
         let config = TrainConfig {
             dim: 130,
             ..TrainConfig::default()
@@ -558,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_has_one_name_in_files_and_flags() {
+    fn a_method_has_the_same_name_in_files_and_flags() {
         for method in Method::value_variants() {
             let flag = method.to_possible_value().unwrap();
             assert_eq!(flag.get_name(), method.name());

@@ -1,4 +1,4 @@
-//! From what was trained to what is served: a [`Quantizer`] of the engine, and a bundle.
+//! Converts what was trained to a [`Quantizer`] of the engine and a bundle.
 
 use anyhow::Result;
 use mopqdb::Metric;
@@ -9,7 +9,7 @@ use crate::config::{Activation, Method};
 use crate::model::codebook::{Selection, SoftCodebook};
 use crate::model::head::Head;
 
-/// The engine's quantizer with these tensors. SPQ searches with the soft query.
+/// Returns the engine's quantizer with these tensors. SPQ searches with the soft query.
 pub fn quantizer(
     head: &Head,
     codebook: &SoftCodebook,
@@ -35,7 +35,7 @@ pub fn quantizer(
     build(head, values, selection, query, metric)
 }
 
-/// The same for codewords that the engine itself has trained on the head's embeddings.
+/// Returns the engine's quantizer with codewords that the engine trained on the head's embeddings.
 pub fn with_codebook(head: &Head, trained: &Quantizer, metric: Metric) -> Result<Quantizer> {
     let plain = engine::QueryMode::Plain;
     build(
@@ -74,7 +74,7 @@ fn build(
         .build()?)
 }
 
-/// A tensor's numbers, row-major.
+/// Returns a tensor's values, row-major.
 pub fn floats(tensor: &Tensor) -> Vec<f32> {
     let flat = tensor
         .detach()
@@ -91,9 +91,9 @@ mod tests {
     use crate::config::StraightThrough;
     use crate::testing::random_tensor;
 
-    /// The forward k^ of training is what the engine decodes from the codes it assigns, for every selection.
+    /// The forward k^ of training equals what the engine decodes from its codes, for every selection.
     #[test]
-    fn the_engine_assigns_and_decodes_what_training_saw() {
+    fn the_engine_assigns_and_decodes_as_in_training() {
         let f32s = |seed, shape: &[i64]| random_tensor(seed, shape).to_kind(Kind::Float);
         let (rows, hidden, dim) = (300usize, 12usize, 8usize);
         let x = f32s(1, &[rows as i64, hidden as i64]);
@@ -128,7 +128,8 @@ mod tests {
                     .zip(decoded.chunks(dim))
                     .filter(|(a, b)| a == b)
                     .count();
-                // Sums run in another order: a slice within rounding of two codewords may go to either.
+                // Sums are computed in another order, so a slice that is equally near to two codewords, up to rounding,
+                // may go to either.
                 assert!(
                     same >= rows - 1,
                     "{activation:?}, case {case}: {same} of {rows}"

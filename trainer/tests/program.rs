@@ -563,7 +563,7 @@ fn the_end_of_the_parent_stops_the_run_after_a_step() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("stopping after this step"), "{said}");
-    assert!(said.contains("the same command goes on"), "{said}");
+    assert!(said.contains("the same command continues"), "{said}");
     assert!(place.path("here/last.safetensors").exists());
 }
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   mopqdb prune my.db --dry-run
-  mopqdb prune my.db --keep 3f2a       # keeps that one beside the active one")]
+  mopqdb prune my.db --keep 3f2a       # keeps that model in addition to the active one")]
 pub struct Prune {
     /// The database
     #[arg(value_name = "DB")]

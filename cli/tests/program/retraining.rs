@@ -385,7 +385,7 @@ fn a_killed_rebuild_leaves_the_old_model_active_and_the_next_one_continues() {
         let status = child.wait().unwrap();
         kills += usize::from(!done);
         if done {
-            assert!(status.success(), "it goes on from what was prepared");
+            assert!(status.success(), "it continues with what was prepared");
         } else if answers(dir) != old {
             // Killed between its commit and its end: the new model is completely there.
             break;

@@ -60,7 +60,7 @@ impl ColumnBatch {
         }
     }
 
-    /// Returns the living rows of several sources, one behind the other. A column that was retyped in between has the type
+    /// Returns the live rows of several sources, one after the other. A column that was retyped in between has the type
     /// of the last source that has it.
     ///
     /// # Errors

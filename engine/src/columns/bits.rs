@@ -1,11 +1,11 @@
-//! Bits in words of 64: a bit per row.
+//! Bits in words of 64: one bit per row.
 
-/// The words that so many bits take.
+/// Returns the number of words that `bits` bits take.
 pub(crate) fn words(bits: usize) -> usize {
     bits.div_ceil(64)
 }
 
-/// Returns the bits of word `at` that stand for rows, of so many.
+/// Returns the bits of word `at` that belong to rows, of `bits` rows.
 pub(crate) fn used(at: usize, bits: usize) -> u64 {
     match bits.saturating_sub(at * 64) {
         left if left >= 64 => u64::MAX,
@@ -19,7 +19,7 @@ pub(crate) fn get(words: &[u64], at: usize) -> bool {
     words[at / 64] >> (at % 64) & 1 == 1
 }
 
-/// Appends a bit to so many.
+/// Appends a bit at position `at`, the end.
 #[inline]
 pub(crate) fn push(words: &mut Vec<u64>, at: usize, bit: bool) {
     if at.is_multiple_of(64) {

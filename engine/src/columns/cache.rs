@@ -6,14 +6,14 @@ use crate::ids::SegmentId;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What masks take at most where nothing else is said.
+/// The default limit for the bytes of all masks.
 pub(crate) const DEFAULT_MASK_BYTES: usize = 64 << 20;
-/// What an entry takes besides its bits and its filter: two nodes of maps.
+/// The bytes of an entry in addition to its bits and its filter: two nodes of maps.
 const ENTRY_BYTES: usize = 192;
 
 type Key = (SegmentId, BoundExpr);
 
-/// The masks used last, of so many bytes.
+/// The most recently used masks, up to a number of bytes.
 #[derive(Debug)]
 pub(crate) struct MaskCache(Mutex<Entries>);
 
@@ -42,7 +42,7 @@ impl Default for MaskCache {
 }
 
 impl MaskCache {
-    /// A cache of so many bytes. With none it keeps nothing.
+    /// Creates a cache of this many bytes. With 0 it keeps nothing.
     pub(crate) fn new(limit: usize) -> Self {
         Self(Mutex::new(Entries {
             limit,
@@ -96,7 +96,7 @@ impl MaskCache {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        // Nothing that panics leaves it half changed but for its count of bytes, by less than one entry.
+        // A panic leaves at most its count of bytes wrong, by less than one entry.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -78,8 +78,8 @@ fn encode_values(data: &ColumnData, out: &mut Vec<u8>) {
 }
 
 impl LoggedColumns {
-    /// Takes what `encode` wrote for so many rows. What is allocated is at most 64 times the bytes, which are one bit for a
-    /// null.
+    /// Takes the columns of `rows` rows as `encode` wrote them. It allocates at most 64 times the bytes, since a null
+    /// takes one bit.
     ///
     /// # Errors
     /// What is wrong with the bytes.

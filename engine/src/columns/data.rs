@@ -284,7 +284,7 @@ impl ColumnData {
         }
     }
 
-    /// So many nulls.
+    /// Returns this many nulls.
     pub(crate) fn nulls_of(kind: ColumnType, rows: usize) -> Self {
         let mut data = Self::new(kind);
         data.push_nulls(rows);

@@ -391,7 +391,7 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// The rows of a block that pass. What is said of nulls does not count.
+    /// Returns the rows of a block that pass. The bits of nulls do not count.
     fn hits(&self, column: &dyn ColumnRead, block: &Block) -> Result<Bits> {
         let mut hits = [0; WORDS];
         match self {

@@ -35,7 +35,7 @@ impl Inference {
         }
     }
 
-    /// Looks at a row: its fields but for key, text and vector.
+    /// Looks at a row: its fields except key, text and vector.
     ///
     /// # Errors
     /// A value that no column can have, or one of another type than those before; what is wrong, with the name of the column.

@@ -103,7 +103,7 @@ pub(crate) fn format(micros: i64) -> String {
     text
 }
 
-/// Takes a number of so many digits.
+/// Takes a number with this many digits.
 fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
     let (taken, after) = rest.split_at_checked(count)?;
     *rest = after;

@@ -67,7 +67,7 @@ pub(super) trait Lanes: Copy {
     }
 }
 
-/// Two rows of 16, told apart by the bit above the index; [`four`] and [`eight`] go on in the same way.
+/// Two rows of 16, distinguished by the bit above the index; [`four`] and [`eight`] continue in the same way.
 ///
 /// # Safety
 /// As for [`Lanes`].

@@ -13,9 +13,9 @@ pub(crate) struct Remains {
     pub batches: Vec<Batch>,
     /// Records in which a flipped bit was corrected.
     pub corrected: u32,
-    /// Bytes that are part of no whole record, but for those at the end of the log.
+    /// Bytes that belong to no complete record, except those at the end of the log.
     pub damaged: Vec<Range<u64>>,
-    /// Bytes after the last whole record: damage, or a write that a crash cut short.
+    /// Bytes after the last complete record: damage, or a write that a crash interrupted.
     pub rest: u64,
 }
 

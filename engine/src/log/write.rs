@@ -100,8 +100,9 @@ impl LogWriter {
         self.sync_making_room(|_| false)
     }
 
-    /// Writes and syncs what was appended. One call makes a whole group of batches durable. If the disk is full, `make_room` is called with the bytes that are still to be written; if it returns
-    /// `true`, the write goes on where it stopped.
+    /// Writes and syncs what was appended. One call makes a whole group of batches durable. If the disk is full,
+    /// `make_room` is called with the number of bytes that are still to be written; if it returns `true`, the write
+    /// continues where it stopped.
     pub(crate) fn sync_making_room(
         &mut self,
         mut make_room: impl FnMut(usize) -> bool,

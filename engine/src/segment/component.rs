@@ -1,4 +1,4 @@
-//! Which files a segment may have: written down once, for everything that walks over them.
+//! The files that a segment may have: listed once, for everything that iterates over them.
 //!
 //! `backup`, `verify`, `repair`, `prune`, `stats` and `rebuild` iterate over these. A new kind of file is one more
 //! variant here and one in [`FileName`].

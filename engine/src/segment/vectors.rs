@@ -54,7 +54,11 @@ impl VectorsWriter {
     #[inline]
     pub(super) fn push(&mut self, output: &mut Output, vectors: StoredRef<'_>) -> Result<()> {
         assert_eq!(vectors.precision(), self.precision, "as the file says");
-        assert_eq!(vectors.len() % self.dim, 0, "whole vectors are pushed");
+        assert_eq!(
+            vectors.len() % self.dim,
+            0,
+            "the values must form complete vectors"
+        );
         self.rows += (vectors.len() / self.dim) as u64;
         match vectors {
             StoredRef::F32(values) => output.write(bytemuck::cast_slice(values)),

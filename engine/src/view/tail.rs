@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 /// The runs of one snapshot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tail {
-    /// Runs that are being sealed: they change no more, but for rows that die.
+    /// Runs that are being sealed: they no longer change, except for rows that die.
     frozen: Vec<RunView>,
     /// Runs that still merge.
     active: Vec<RunView>,

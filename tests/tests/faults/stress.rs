@@ -156,7 +156,7 @@ fn queries_are_complete_and_current_while_others_write_compact_and_rebuild() {
     report(
         (queries + asked) as usize,
         format_args!(
-            "queries, {queries} of 8 threads and {asked} of 2 processes, beside {rounds} writes, {compactions} compactions \
+            "queries, {queries} of 8 threads and {asked} of 2 processes, during {rounds} writes, {compactions} compactions \
              and {rebuilds} rebuilds: no stale and no partial result"
         ),
     );

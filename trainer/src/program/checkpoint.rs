@@ -13,7 +13,7 @@ use tch::Tensor;
 /// Tensors by name; the order says nothing.
 pub type Named = Vec<(String, Tensor)>;
 
-/// What there is to remember beside tensors.
+/// The state of a run except its tensors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Epochs done, warm-up included.
@@ -31,7 +31,7 @@ pub struct Progress {
 /// All of a run between two epochs.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
-    /// What there is to remember beside tensors.
+    /// The state of the run except its tensors.
     pub progress: Progress,
     /// Parameters.
     pub values: Named,
@@ -58,7 +58,7 @@ impl Checkpoint {
         ]
     }
 
-    /// Writes beside the place, syncs, renames: what has the name is whole.
+    /// Writes to a temporary file, syncs and renames it, so that a file with this name is complete.
     pub fn write(&self, path: &Path, config: &str) -> Result<()> {
         let mut blocks = Vec::new();
         for (part, named) in PARTS.iter().zip(self.parts()) {

@@ -1,4 +1,4 @@
-//! Texts are encoded once: their vectors are kept beside the run, named by encoder and texts.
+//! Texts are encoded once: their vectors are stored next to the runs, named by encoder and texts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -97,7 +97,12 @@ fn read(path: &Path, rows: usize, hidden: usize) -> Result<Option<Vec<f32>>> {
     if !path.exists() {
         return Ok(None);
     }
-    let at = || format!("{}: reading; remove it to encode anew", path.display());
+    let at = || {
+        format!(
+            "{}: reading; remove it to encode the texts again",
+            path.display()
+        )
+    };
     let bytes = fs::read(path).with_context(at)?;
     let tensors = SafeTensors::deserialize(&bytes).with_context(at)?;
     let view = tensors.tensor("vectors").with_context(at)?;

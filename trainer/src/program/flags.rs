@@ -54,7 +54,7 @@ pub struct Flags {
     /// Write the bundle to this directory and do not register it in the database.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// One JSON object on stdout in place of words.
+    /// Print one JSON object on stdout instead of text.
     #[arg(long)]
     pub json: bool,
     /// No progress on stderr.
@@ -94,13 +94,13 @@ pub struct Flags {
     /// Epochs without gain that end the run; 0: never.
     #[arg(long)]
     pub patience: Option<usize>,
-    /// Pairs a device and step.
+    /// Pairs per device and step.
     #[arg(long)]
     pub batch: Option<usize>,
-    /// Learning rate of head and codebooks: 0.002 unless said, 0.001 with --joint.
+    /// Learning rate of head and codebooks; default: 0.002, with --joint 0.001.
     #[arg(long)]
     pub lr: Option<f64>,
-    /// How the learning rate goes on.
+    /// How the learning rate changes.
     #[arg(long, value_enum)]
     pub schedule: Option<Schedule>,
     /// Of the softmax over codewords.
@@ -115,7 +115,7 @@ pub struct Flags {
     /// Where the codewords start.
     #[arg(long, value_enum)]
     pub start: Option<Start>,
-    /// Weight of the un-quantized term beside the quantized one: mopq and distill have both.
+    /// Weight of the un-quantized term next to the quantized one: mopq and distill have both.
     #[arg(long)]
     pub dense_weight: Option<f64>,
     /// Weight of the method's quantization term; without it, what suited the method elsewhere.
@@ -184,7 +184,7 @@ impl Flags {
         }
         if let Some(joint) = &mut config.joint {
             set(&mut joint.layers, &self.layers);
-            // Published: 1e-3 beside the encoder's 1e-4.
+            // Published: 1e-3, with 1e-4 for the encoder.
             if self.lr.is_none() && !said.contains_key("learning_rate") {
                 config.learning_rate = 1e-3;
             }

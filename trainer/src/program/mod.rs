@@ -42,7 +42,7 @@ use unlabelled::{Log, Unlabelled};
 pub enum Ending {
     /// With a model.
     Model(serde_json::Value),
-    /// By request; the words say how to go on.
+    /// By request; the words say how to continue.
     Stopped(String),
 }
 
@@ -123,7 +123,7 @@ pub fn run(flags: &Flags, stop: &AtomicBool) -> Result<Ending> {
     progress.finish();
     match outcome? {
         Outcome::Stopped { epochs } => Ok(Ending::Stopped(format!(
-            "stopped after {epochs} whole epochs, which are kept in {}; the same command goes on from there",
+            "stopped after {epochs} complete epochs, which are kept in {}; the same command continues from there",
             home.display()
         ))),
         Outcome::Trained(trained) => {
@@ -591,7 +591,7 @@ fn remove(dir: &Path) -> Result<()> {
     }
 }
 
-/// Leaves the result in the run's folder; there is nothing to go on from any more.
+/// Leaves the result in the run's folder; nothing is left to continue.
 fn conclude(home: &Path, done: &serde_json::Value) -> Result<()> {
     write_whole(&home.join("result.json"), &serde_json::to_vec_pretty(done)?)?;
     match fs::remove_file(home.join("last.safetensors")) {

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::run::EpochRecord;
 use crate::train::Watch;
 
-/// Loss, recall, pairs a second and the time left.
+/// Shows loss, recall, pairs per second and the time left.
 pub struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,

@@ -25,7 +25,7 @@ pub struct EpochRecord {
     pub recall: Option<f64>,
     /// Mean number of codewords that some key uses.
     pub used: Option<f64>,
-    /// Pairs a second.
+    /// Pairs per second.
     pub pairs_per_second: f64,
     /// Wall clock of the epoch, validation included.
     pub seconds: f64,
@@ -54,7 +54,7 @@ impl fmt::Display for Busy {
         write!(
             f,
             "{dir}: this very run is being done by {holder}; wait for it, or stop it and run the same command again, \
-             which goes on from its last whole epoch"
+             which continues from its last complete epoch"
         )
     }
 }
@@ -108,7 +108,8 @@ impl Run {
     /// Remembers an epoch: the checkpoint first, then the line, then the plot.
     pub fn record(&self, checkpoint: &Checkpoint, record: &EpochRecord) -> Result<()> {
         checkpoint.write(&self.checkpoint_path(), &self.config)?;
-        // Written anew each time: a session that ended between checkpoint and line leaves no gap, no double, no half.
+        // Written again each time, so that a session that ended between checkpoint and line leaves no gap, duplicate or
+        // partial line.
         let mut records = self.records()?;
         records.retain(|old| old.epoch < record.epoch);
         records.push(record.clone());

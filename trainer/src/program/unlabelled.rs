@@ -62,7 +62,7 @@ pub(super) fn check_rows(corpus: &Corpus) -> Result<()> {
     Ok(())
 }
 
-/// What `distill` learns from and is judged by, beside labels.
+/// The queries that `distill` learns from and is judged by, in addition to labels.
 pub(super) struct Unlabelled {
     /// (query, row that is found first)
     pub(super) logged: Vec<(u32, u32)>,

@@ -1,4 +1,4 @@
-//! The weight w of words beside vectors: s = similarity + w words.
+//! The weight w of words added to vectors: s = similarity + w words.
 
 /// A candidate of a query with what it is scored by.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -58,8 +58,8 @@ impl Course {
         self.made + lessons.logged.len() + lessons.pairs.len()
     }
 
-    /// The queries of an epoch in their order: all that were logged or have a label, beside made ones, each of which asks
-    /// for another key until all have been asked for.
+    /// Returns the queries of an epoch in their order: all that were logged or have a label, and made ones, each of
+    /// which asks for another key until all keys were asked for.
     pub(super) fn asked(
         &self,
         config: &TrainConfig,

@@ -50,7 +50,7 @@ pub trait Watch {
     fn epoch(&mut self, _epoch: usize, _of: usize, _phase: &str, _steps: usize) {}
     /// A step is done.
     fn step(&mut self, _loss: f64, _pairs: usize) {}
-    /// Something else goes on.
+    /// Something else is happening.
     fn note(&mut self, _words: &str) {}
     /// An epoch is over.
     fn record(&mut self, _record: &EpochRecord) {}

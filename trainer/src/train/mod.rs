@@ -44,7 +44,7 @@ pub struct Trainer<'a> {
     run: &'a Run,
     stop: &'a AtomicBool,
     fleet: Fleet<Job, ()>,
-    /// Pairs a device and step, or queries of `distill`: the configured batch, or fewer where there are too few.
+    /// Pairs per device and step, or queries of `distill`: the configured batch, or fewer if there are too few.
     rows: usize,
     /// What `distill` draws from.
     course: Option<Arc<Course>>,

@@ -26,7 +26,7 @@ use crate::devices::Gather;
 pub struct Contrast<'a> {
     sampling: Sampling,
     gather: &'a Gather,
-    /// Rows a device.
+    /// Rows per device.
     rows: i64,
     /// Collisions of this device's queries with each block's keys: what is no candidate.
     own_masks: Vec<Option<Tensor>>,

@@ -20,7 +20,7 @@ use crate::program::checkpoint::{Checkpoint, Named};
 /// Of the quantizer that an epoch of PQ or OPQ is judged by; the end has the whole effort.
 const QUICK_ITERATIONS: usize = 5;
 const QUICK_SAMPLE: usize = 16_384;
-/// Texts that a device reads at a time: little beside its timeout.
+/// The number of texts that a device reads at a time, which takes little of its timeout.
 const ROUND: usize = 256;
 
 impl<'a> Trainer<'a> {

@@ -430,7 +430,7 @@ fn distillation_learns_the_scores_of_the_rows_and_serves_its_last_epoch() {
 #[test]
 fn a_resumed_distillation_ends_with_the_same_codebook_bit_for_bit() {
     let mut world = unlabelled();
-    // Labels and a log beside made queries, and rows that nothing is made of.
+    // Labels and a log in addition to made queries, and rows for which no query is made.
     world.pairs = (0..100).map(|row| (row, row)).collect();
     let logged: Vec<(u32, u32)> = (100..200).map(|row| (row, row)).collect();
     let held_out: Vec<u32> = (600..650).collect();

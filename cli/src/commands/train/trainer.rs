@@ -28,7 +28,7 @@ pub(super) fn run(train: &Train, method: Option<Method>, settings: &Settings) ->
         Some(code) => Err(Child(u8::try_from(code).unwrap_or(1)).into()),
         None if stop::counted() > 1 => Err(Child(130).into()),
         None => anyhow::bail!(
-            "{} was killed; run the same command again to go on",
+            "{} was killed; run the same command again to continue",
             program.display()
         ),
     }
@@ -77,7 +77,7 @@ pub(super) fn find() -> Result<PathBuf> {
     let on_path = std::env::split_paths(&path).map(|directory| directory.join(NAME));
     beside.into_iter().chain(on_path).find(|program| program.is_file()).ok_or_else(|| {
         Error::Missing {
-            what: format!("{NAME} is neither beside mopqdb nor on PATH"),
+            what: format!("{NAME} is neither next to mopqdb nor on PATH"),
             remedy: "build it in the sources: `make setup` fetches libtorch, `cargo build --package mopqdb-trainer` builds it, or train without pairs: `mopqdb train DB --method opq`".into(),
         }
         .into()

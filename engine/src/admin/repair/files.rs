@@ -184,7 +184,8 @@ impl Repair<'_> {
         Ok(Ok(OpenRows { rows, damage }))
     }
 
-    /// A rows file of this segment among the orphans. Only one that a record names by its hash is taken unasked.
+    /// Returns a rows file of this segment from the orphans. Without the option `restore`, only one that a record names
+    /// by its hash is taken.
     fn in_orphans(&self, id: SegmentId, hash: Option<u64>) -> Result<Option<PathBuf>> {
         let (Some(hash), true) = (hash, self.layout.orphans().is_dir()) else {
             return Ok(None);

@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// One test in place of two of the same number.
+    /// Returns one test instead of two of the same number.
     fn join(&self, other: &Self, all: bool) -> Option<Self> {
         match (self, other) {
             (

@@ -94,7 +94,7 @@ fn keyword(word: &Word) -> Keyword {
     }
 }
 
-/// What is said where one of these words is found and makes no sense as a name.
+/// Returns the message for one of these words where it makes no sense as a name.
 fn foreign(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     Some(match word.as_str() {

@@ -160,7 +160,7 @@ fn what_is_wrong_is_said_and_shown() {
         ("lang = 'x' 'y'", 11, ""),
     ] {
         let Err(error) = bind(text) else {
-            others.push(format!("{text} is no error"));
+            others.push(format!("{text} is not refused"));
             continue;
         };
         if !error.what.contains(why) || error.at != at {

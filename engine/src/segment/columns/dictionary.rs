@@ -3,7 +3,7 @@
 use crate::columns::{Codes, ColumnRead, ColumnType, Piece, StringsRef};
 use crate::{Error, Result};
 
-/// The strings that the living rows of one source have, and what their codes become.
+/// The strings of the live rows of one source, and what their codes become.
 struct Source<'a> {
     column: &'a dyn ColumnRead,
     /// The codes of the strings, in their order.
@@ -28,7 +28,7 @@ pub(super) struct Dictionary<'a> {
 }
 
 impl<'a> Dictionary<'a> {
-    /// Merges the strings of the living rows, and calls `each` with them in order.
+    /// Merges the strings of the live rows, and calls `each` with them in order.
     pub(super) fn merge(
         pieces: &[Piece<'a>],
         mut each: impl FnMut(&[u8]) -> Result<()>,
@@ -129,7 +129,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Calls `each` with the codes of the living rows that have values, in order; of lists with those of their items.
+/// Calls `each` with the codes of the live rows that have values, in order; for lists, with those of their items.
 pub(super) fn for_each_code(
     piece: Piece<'_>,
     mut each: impl FnMut(usize) -> Result<()>,

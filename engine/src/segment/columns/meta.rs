@@ -117,7 +117,7 @@ impl Entry {
     }
 }
 
-/// Bytes of the codes of so many strings.
+/// Returns the bytes per code for this many strings.
 pub(super) fn code_bytes(strings: u32) -> u32 {
     match strings {
         0..=0x100 => 1,

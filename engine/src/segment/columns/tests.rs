@@ -126,7 +126,7 @@ fn filters_of_files_are_what_rows_say_one_by_one() {
     assert!(passed > 10_000, "{passed} rows passed");
 }
 
-/// Rows of which one column has so many strings.
+/// Rows in which one column has this many strings.
 fn many_strings(count: usize, rows: usize) -> Rows {
     let mut schema = Schema::default();
     schema.introduce("s", ColumnType::String).unwrap();

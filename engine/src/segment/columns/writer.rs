@@ -32,14 +32,14 @@ impl ColumnsWriter {
         })
     }
 
-    /// Appends a column: the living rows of all pieces, in order. Values of a type that the column had before it was retyped
-    /// are converted.
+    /// Appends a column: the live rows of all pieces, in order. Values of a type that the column had before it was
+    /// retyped are converted.
     ///
     /// # Errors
     /// If a piece is damaged, or has a value that the type can't hold.
     ///
     /// # Panics
-    /// If ids do not ascend, or if there are not as many living rows as the rows file has.
+    /// If ids do not ascend, or if the number of live rows differs from that of the rows file.
     pub(crate) fn push(&mut self, column: &Column, pieces: &[Piece<'_>]) -> Result<()> {
         let last = self.meta.entries.last().map(|entry| entry.column.id);
         assert!(last.is_none_or(|last| last < column.id), "columns ascend");
@@ -87,14 +87,14 @@ impl ColumnsWriter {
     }
 }
 
-/// Writes the columns of a segment whose rows are the living rows of these sources, in order: for a seal, a compaction and a repair.
-/// Columns that the schema does not have are left behind.
+/// Writes the columns of a segment whose rows are the live rows of these sources, in order: for a seal, a compaction
+/// and a repair. Columns that the schema does not have are omitted.
 ///
 /// # Errors
 /// If a source is damaged, or the disk refuses.
 ///
 /// # Panics
-/// If there are not as many living rows as `about` says.
+/// If the number of live rows differs from that in `about`.
 pub(crate) fn write_columns(
     files: Arc<dyn Files>,
     path: &Path,
@@ -167,7 +167,7 @@ impl Writing<'_> {
         self.output.write(&self.zones)
     }
 
-    /// A bit for each living row that has a value.
+    /// A bit for each live row that has a value.
     fn valid(&self) -> Result<Valid> {
         let mut valid = Valid {
             words: Vec::new(),
@@ -329,7 +329,7 @@ impl Writing<'_> {
     }
 }
 
-/// The living rows that have a value.
+/// The live rows that have a value.
 struct Valid {
     words: Vec<u64>,
     rows: usize,

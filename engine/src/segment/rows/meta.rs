@@ -52,7 +52,7 @@ pub struct RowsSummary {
     pub hash: RowsHash,
 }
 
-/// The META section: both together, but for what the frame of the file tells.
+/// The META section: both together, except for what the frame of the file contains.
 pub(super) struct Meta {
     pub(super) about: RowsMeta,
     pub(super) rows: u32,
