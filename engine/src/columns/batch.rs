@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn living_rows_of_batches_are_gathered() {
+    fn live_rows_of_batches_are_gathered() {
         let first = rows().bind(&Schema::default()).unwrap().batch;
         let mut second = ColumnBatch::nulls(70);
         let mut flags = ColumnData::new(Type::Bool);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_cut_or_go_on_are_refused() {
+    fn truncated_and_excess_bytes_are_refused() {
         let mut bytes = sample().encoded();
         for len in 0..bytes.len() {
             assert!(decode(&bytes[..len], ROWS).is_err(), "cut at {len}");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_the_work_reaches_the_caller_and_the_pool_goes_on() {
+    fn a_panic_in_the_work_reaches_the_caller_and_the_pool_still_works() {
         let pool = Pool::new(2).unwrap();
         let outcome = catch_unwind(AssertUnwindSafe(|| pool.run(2, &|| panic!("of the work"))));
         assert!(outcome.is_err());

@@ -57,7 +57,7 @@ fn all_of_the_language_is_read() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_shown() {
+fn errors_name_the_cause_and_show_the_place() {
     let mut others: Vec<String> = Vec::new();
     for (text, at, why) in [
         ("", 0, "empty"),

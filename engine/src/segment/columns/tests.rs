@@ -54,7 +54,7 @@ fn values(source: &dyn ColumnSource, schema: &Schema) -> Vec<Vec<ColumnValue>> {
 }
 
 #[test]
-fn living_rows_of_batches_and_files_come_back_in_order() {
+fn live_rows_of_batches_and_files_come_back_in_order() {
     for seed in 0..40 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
