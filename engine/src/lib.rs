@@ -184,7 +184,8 @@ pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options, ReadOptions};
 pub use query::explain::{Explanation, Stage};
 pub use reader::{Handle, Reader};
-pub use rebuild::learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, learn};
+pub use rebuild::learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, Projection, learn};
+pub use rebuild::own_rows::OwnRows;
 pub use rebuild::{AUTO_QUANTIZE_RECALL, AutoQuantized, RebuildOptions, Rebuilt, Trial, rebuild};
 pub use row::{
     Filter, FoundBy, Fusion, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query,

@@ -2,13 +2,14 @@
 //!
 //! A vector is projected ([`Head`], [`Activation`], rotation), cut into `subspaces` slices, and each slice is
 //! replaced by the number of the codeword that [`Selection`] prefers. A query becomes a [`LookupTable`]; the
-//! score of a code is the sum of one entry per subspace. [`train_pq`] and [`train_opq`] make a [`Quantizer`]
-//! from vectors alone. The loops are in `kernel/`; `scan/` reads the codes.
+//! score of a code is the sum of one entry per subspace. [`train_pq`], [`train_opq`] and
+//! [`train_opq_on_axes`] make a [`Quantizer`] from vectors alone. The loops are in `kernel/`; `scan/` reads the codes.
 //!
 //! The arithmetic is fixed, so that codes and scores are the same on every CPU: each sum runs in dimension
 //! order with fused multiply-add, SIMD lanes run over outputs or codewords, ties go to the lowest codeword.
 
 mod arrange;
+mod axes;
 mod codebook;
 mod fixed;
 mod head;
@@ -22,6 +23,7 @@ mod selection;
 mod shape;
 mod table;
 
+pub use axes::train_opq_on_axes;
 pub use codebook::Codebook;
 pub use head::Head;
 pub use opq::train_opq;

@@ -84,11 +84,11 @@ pub fn train_opq(
 /// Rows of one piece of work.
 const PIECE: usize = 2048;
 
-fn pieces(rows: &[f32], dim: usize) -> usize {
+pub(super) fn pieces(rows: &[f32], dim: usize) -> usize {
     (rows.len() / dim).div_ceil(PIECE)
 }
 
-fn piece(rows: &[f32], dim: usize, piece: usize) -> &[f32] {
+pub(super) fn piece(rows: &[f32], dim: usize, piece: usize) -> &[f32] {
     let rest = &rows[piece * PIECE * dim..];
     &rest[..rest.len().min(PIECE * dim)]
 }
@@ -146,7 +146,7 @@ fn best_rotation(
 
 /// Principal axes, each given in order of variance to the subspace whose product of variances is smallest so far.
 fn balanced_axes(machine: &Machine, rows: &[f32], dim: usize, subspaces: usize) -> Vec<f32> {
-    let (variances, vectors) = symmetric_eigen(&covariance(machine, rows, dim), dim);
+    let (variances, vectors) = symmetric_eigen(&covariance(machine, rows, dim, true), dim);
     let mut axes: Vec<usize> = (0..dim).collect();
     axes.sort_by(|&a, &b| variances[b].total_cmp(&variances[a]));
     let sub_dim = dim / subspaces;
@@ -168,11 +168,16 @@ fn balanced_axes(machine: &Machine, rows: &[f32], dim: usize, subspaces: usize) 
         .collect()
 }
 
-/// (dim, dim), about the mean.
-fn covariance(machine: &Machine, rows: &[f32], dim: usize) -> Vec<f64> {
+/// The second moments of rows about their mean, or else about zero: (dim, dim).
+pub(super) fn covariance(
+    machine: &Machine,
+    rows: &[f32],
+    dim: usize,
+    about_mean: bool,
+) -> Vec<f64> {
     let n = (rows.len() / dim) as f64;
     let mut mean = vec![0.0f64; dim];
-    for row in rows.chunks_exact(dim) {
+    for row in rows.chunks_exact(dim).filter(|_| about_mean) {
         for (m, x) in mean.iter_mut().zip(row) {
             *m += f64::from(*x) / n;
         }

@@ -8,7 +8,8 @@ use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::bundle::{Bundle, BundleWriter};
-use crate::quantizer::{TrainPq, Trained, train_opq, train_pq};
+use crate::quantizer::{TrainPq, Trained, train_opq_on_axes, train_pq};
+use crate::rebuild::own_rows::{OwnRows, OwnTrial};
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -20,12 +21,28 @@ use std::sync::Arc;
 /// [`Options::auto_quantize`](crate::Options::auto_quantize).
 pub const AUTO_QUANTIZE_ROWS: u64 = 65_536;
 
+/// What [`learn`] quantizes, if it learns a rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Projection {
+    /// The vectors at their full width.
+    #[default]
+    Full,
+    /// Their first so many principal axes.
+    Axes(usize),
+    /// Whichever of the full width and some numbers of axes finds most of the nearest rows, measured on the rows. The
+    /// subspaces need not divide the dimensions then.
+    Measured,
+}
+
 /// Options of [`learn`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LearnOptions {
     /// Whether to learn a rotation too (OPQ instead of PQ).
     pub rotate: bool,
+    /// What is quantized, if a rotation is learned.
+    pub projection: Projection,
     /// The shape of the codes, and steps, sample, seed and threads of the training.
     pub pq: TrainPq,
     /// The memory limit for the sample and its copies, in bytes.
@@ -36,6 +53,7 @@ impl Default for LearnOptions {
     fn default() -> Self {
         Self {
             rotate: true,
+            projection: Projection::Full,
             pq: TrainPq::default(),
             memory_limit: crate::Options::default().memory_limit,
         }
@@ -45,13 +63,20 @@ impl Default for LearnOptions {
 impl LearnOptions {
     setters!(
         rotate: bool,
+        projection: Projection,
         pq: TrainPq,
         memory_limit: usize,
     );
 
-    /// Returns the default options for vectors of `dim` values: eight bytes per row, or the largest smaller number that
-    /// divides `dim`.
+    /// Returns the default options for vectors of `dim` values: eight bytes per row and a measured projection; for vectors
+    /// of fewer than 64 values the full width, and the largest number up to eight that divides `dim`.
     pub fn automatic(dim: usize) -> Self {
+        if dim >= WIDE {
+            return Self {
+                projection: Projection::Measured,
+                ..Self::default()
+            };
+        }
         let subspaces = (1..=8).rev().find(|m| dim.is_multiple_of(*m));
         Self {
             pq: TrainPq {
@@ -63,6 +88,9 @@ impl LearnOptions {
     }
 }
 
+/// From this width on, a projection may find more than the full width.
+const WIDE: usize = 64;
+
 /// A learned quantizer. Write it with [`write`](Self::write) or [`draft`](Self::draft).
 #[derive(Debug)]
 pub struct Learned {
@@ -70,6 +98,8 @@ pub struct Learned {
     pub method: &'static str,
     /// The quantizer, and the record of its training.
     pub trained: Trained,
+    /// How many of the nearest rows its codes find.
+    pub own_rows: OwnRows,
     model: Arc<Model>,
     training: Value,
 }
@@ -88,21 +118,32 @@ pub(crate) fn learn_without(
     let model = Arc::clone(snapshot.model());
     let (sample, through_seq) = sample(snapshot, options, held_out)?;
     let pq = &options.pq;
-    let (method, trained) = match options.rotate {
-        true => ("opq", train_opq(&sample, model.dim(), model.metric(), pq)?),
-        false => ("pq", train_pq(&sample, model.dim(), model.metric(), pq)?),
+    let (dim, metric) = (model.dim(), model.metric());
+    let trial = OwnTrial::new(&sample, dim, metric, pq.threads)?;
+    let (method, axes) = match (options.rotate, options.projection) {
+        (false, _) => ("pq", dim),
+        (true, Projection::Full) => ("opq", dim),
+        (true, Projection::Axes(axes)) => ("opq", axes),
+        (true, Projection::Measured) => ("opq", trial.best_axes(&sample, pq)?),
     };
+    let trained = match options.rotate {
+        true => train_opq_on_axes(&sample, dim, axes, metric, pq)?,
+        false => train_pq(&sample, dim, metric, pq)?,
+    };
+    let own_rows = trial.measure(&trained.quantizer)?;
     let training = json!({
         "config": {
             "method": method, "subspaces": pq.subspaces, "codewords": pq.codewords,
-            "iterations": pq.iterations, "sample": pq.sample,
+            "iterations": pq.iterations, "sample": pq.sample, "dim": axes,
         },
         "seed": pq.seed, "rows": trained.rows, "through_seq": through_seq,
         "distortions": trained.distortions,
+        "own_rows": {"recall": own_rows.recall, "queries": own_rows.queries, "rows": own_rows.rows},
     });
     Ok(Learned {
         method,
         trained,
+        own_rows,
         model,
         training,
     })

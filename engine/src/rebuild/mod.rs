@@ -10,6 +10,7 @@ mod encode;
 mod first;
 pub(crate) mod learn;
 pub(crate) mod maintenance;
+pub(crate) mod own_rows;
 mod prepare;
 mod ready;
 
