@@ -6,9 +6,10 @@ use mopqdb::{Bundle, ModelInfo};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// List the models of a database: method, shape, date, recall
+/// List the models of a database: method, shape, date, candidates, recall
 ///
-/// `*` marks the active model. Recall is measured on the validation pairs of the training. `exact` is in every
+/// `*` marks the active model. Candidates are given with the number of hits for which training or `mopqdb tune` measured
+/// them. Recall is measured on the validation pairs of the training. `exact` is in every
 /// database: the active encoder without a quantizer, which searches rows by their stored vectors. `mopqdb rebuild DB
 /// --model ID` switches to one of them.
 #[derive(Debug, Args)]
@@ -95,7 +96,15 @@ fn list(db: &Path, settings: &Settings) -> Result<()> {
         }
         return out.flush();
     }
-    let mut table = Table::new(&["active", "model", "method", "codes", "made", "recall"]);
+    let mut table = Table::new(&[
+        "active",
+        "model",
+        "method",
+        "codes",
+        "made",
+        "candidates",
+        "recall",
+    ]);
     for model in &models {
         let active = if model.active { "*" } else { "" };
         let shape = model
@@ -111,6 +120,10 @@ fn list(db: &Path, settings: &Settings) -> Result<()> {
             model.method.clone(),
             shape,
             made,
+            model.serving.map_or_else(
+                || "-".into(),
+                |serving| format!("{} for {}", serving.candidates, serving.k),
+            ),
             recall(model),
         ]);
     }

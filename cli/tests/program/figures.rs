@@ -91,10 +91,18 @@ fn a_table_in_a_pipe_has_a_header() {
         .collect();
     assert_eq!(
         lines[0],
-        ["active", "model", "method", "codes", "made", "recall"]
+        [
+            "active",
+            "model",
+            "method",
+            "codes",
+            "made",
+            "candidates",
+            "recall"
+        ]
     );
     assert_eq!(
         (lines.len(), lines[1].len(), lines[1][0], lines[1][2]),
-        (2, 6, "*", "exact")
+        (2, 7, "*", "exact")
     );
 }

@@ -376,6 +376,10 @@ fn tune_stores_the_number_of_candidates_for_queries() {
     // The other model has no setting. The first model has its setting again.
     let models = run(dir, &["models", "x.db", "--json"]).json();
     let active = models.iter().find(|model| model["active"] == true).unwrap();
+    assert_eq!(
+        (&active["serving"]["k"], &active["serving"]["candidates"]),
+        (&10.into(), &chosen.into())
+    );
     let active = active["id"].as_str().unwrap().to_owned();
     run(dir, &["rebuild", "x.db", "--model", "exact"]).ok();
     let refused = run(dir, &tune).failed(1);

@@ -18,7 +18,12 @@ pub fn models(dir: impl AsRef<Path>) -> Result<Vec<ModelInfo>> {
     let layout = Layout::existing(dir.as_ref())?;
     let record = manifest::newest(&Disk::default(), layout.dir())?;
     let listed = registry::listed(&layout, record.model_id(), record.encoder)?;
-    Ok(listed.into_iter().map(|(_, info)| info).collect())
+    let settled = listed.into_iter().map(|(_, mut info)| {
+        let own = record.serving.get(&info.id).copied();
+        info.serving = own.or(info.serving);
+        info
+    });
+    Ok(settled.collect())
 }
 
 /// Returns the id of the model that begins with `prefix`, or of `exact`.

@@ -141,6 +141,9 @@ pub struct Feature {
     pub words: f32,
     /// Whether the candidate is a right row of the question.
     pub right: bool,
+    /// Its place among the candidates of its source, from 0; the better one, if both sources found it. Candidates that
+    /// tie have places in any order.
+    pub place: u32,
 }
 
 /// The rows of a snapshot as a model searches them, and the questions as the model encodes them. The model need not be
@@ -214,6 +217,11 @@ impl<'a> Evaluator<'a> {
         self.has_codes() || self.searched.has_map() || words
     }
 
+    /// Returns the weight of words in the score: the model's own, or the default of its metric.
+    pub fn weight_of_words(&self) -> f32 {
+        self.searched.weight_of_words()
+    }
+
     /// Ranks the rows for each question in one search mode.
     pub fn search(&self, search: Search) -> Result<Ranks> {
         let passes = ranks::passes(self, search)?;
@@ -255,18 +263,21 @@ impl<'a> Evaluator<'a> {
         for (asked, answers) in self.asked(plan) {
             let found = plan.candidates(searched, asked, &Masks::none())?;
             let ranked = plan.rank(searched, asked, &found)?;
-            for (answers, (ranked, _)) in answers.iter().zip(ranked) {
+            for ((answers, found), (ranked, _)) in answers.iter().zip(&found).zip(ranked) {
+                let places = found.places();
                 let features = ranked.iter().filter_map(|row| {
-                    let number = numbers.number(&Found {
+                    let found = Found {
                         score: row.score,
                         source: row.place.part as u32,
                         row: row.place.row.0,
-                    });
+                    };
+                    let number = numbers.number(&found);
                     let is_wanted = !answers.excluded.contains(&number);
                     is_wanted.then(|| Feature {
                         similarity: row.score,
                         words: row.words.unwrap_or(0.0),
                         right: answers.right.contains(&number),
+                        place: places[&(found.source, found.row)],
                     })
                 });
                 all.push(features.collect());

@@ -1,6 +1,7 @@
 //! Queries with their right answers.
 
 use crate::error::{Error, Result};
+use crate::ids::EncoderId;
 use crate::model::Model;
 use crate::row::Value;
 use crate::snapshot::Snapshot;
@@ -99,6 +100,9 @@ pub struct Questions {
     pub missing_answers: BTreeSet<String>,
     /// The number of queries skipped because none of their answers is a row.
     pub unanswerable: u64,
+    /// The queries as vectors (questions, dim) of an encoder, where the caller has them: under a model of that encoder
+    /// they are not encoded again.
+    pub encoded: Option<(EncoderId, Vec<f32>)>,
 }
 
 impl Questions {
@@ -224,6 +228,20 @@ impl Questions {
 
     /// Returns the queries as vectors of the model: (questions, dim).
     fn vectors(&self, model: &Model) -> Result<Vec<f32>> {
+        if let Some((encoder, vectors)) = &self.encoded
+            && *encoder == model.encoder_id()
+        {
+            let wanted = self.all.len() * model.dim();
+            return match vectors.len() == wanted {
+                true => Ok(vectors.clone()),
+                false => Err(Error::invalid(format!(
+                    "{} queries of {} values have {wanted}, got {}",
+                    self.all.len(),
+                    model.dim(),
+                    vectors.len()
+                ))),
+            };
+        }
         let mut vectors = Vec::with_capacity(self.all.len() * model.dim());
         for some in self.all.chunks(256) {
             let texts: Vec<&str> = some

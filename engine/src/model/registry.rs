@@ -11,7 +11,7 @@ use crate::ids::{EncoderId, ModelId};
 use crate::model::Model;
 use crate::model::bundle::{Bundle, MANIFEST_FILE};
 use crate::model::shared::Parts;
-use crate::row::RowsKind;
+use crate::row::{RowsKind, Serving};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ pub struct ModelInfo {
     pub active: bool,
     /// Whether it is the model `exact`: the active encoder without a quantizer.
     pub exact: bool,
-    /// How it was trained: `mopq`, `opq`, ...; `exact`; `encoder` for another encoder without a quantizer.
+    /// How it was trained: `mopq`, `opq`, ...; `scorer` for a learned scorer without a quantizer; `exact`; `encoder` for
+    /// another encoder without a quantizer.
     pub method: String,
     /// Subspaces and codewords of its quantizer.
     pub shape: Option<(usize, usize)>,
@@ -38,6 +39,9 @@ pub struct ModelInfo {
     pub training: serde_json::Value,
     /// Its validation recall and the like, as the trainer wrote them.
     pub evaluation: serde_json::Value,
+    /// How many candidates queries take under it: the setting that the database has for it, or else the one that its
+    /// training measured. Without either they take the default.
+    pub serving: Option<Serving>,
 }
 
 /// Copies a bundle into the database, completely or not at all.
@@ -145,6 +149,9 @@ fn remove_dir(files: &dyn Files, dir: &Path) -> Result<()> {
 /// The name of the model that every database has: its encoder without a quantizer. Rows are searched by their stored
 /// vectors, so no answer is approximate.
 pub const EXACT: &str = "exact";
+
+/// The method of a model that has a scorer and no quantizer.
+const SCORER: &str = "scorer";
 
 /// Opens a model of a database whose active model is `active`, which may be the one; `exact` too. Writes nothing.
 pub(crate) fn open(
@@ -312,6 +319,7 @@ pub(crate) fn listed(
             exact: exact == id,
             method: match shape {
                 Some(_) => manifest.method.clone(),
+                None if bundle.scorer().is_some() => SCORER.into(),
                 None if exact == id => EXACT.into(),
                 None => "encoder".into(),
             },
@@ -319,6 +327,7 @@ pub(crate) fn listed(
             registered: registered.map_or(seconds(changed), |registered| registered.seconds),
             training: manifest.training.clone(),
             evaluation: manifest.evaluation.clone(),
+            serving: manifest.serving,
         };
         // Those without a number came first, in the order of the file system's own clock.
         let order = match registered {
@@ -337,6 +346,7 @@ pub(crate) fn listed(
             registered: 0,
             training: serde_json::Value::Null,
             evaluation: serde_json::Value::Null,
+            serving: None,
         };
         found.push(((0, SystemTime::UNIX_EPOCH), info));
     }

@@ -7,6 +7,7 @@ use crate::scan::{BlockSource, Found, VectorSource};
 use crate::stored::StoredRef;
 use crate::view::searchable::Searchable;
 use crate::words::{self, Indexed, Scorer, Terms};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// The candidates of one query, best first: [`Found::source`] is the part. Among them are its `depth` best rows, and
@@ -32,6 +33,18 @@ impl Candidates {
     pub(crate) fn len(&self) -> usize {
         let words = self.words.as_ref().map_or(0, |words| words.listed.len());
         self.listed.len() + words
+    }
+
+    /// Returns the place of each candidate, by part and row, among those of its source: the better one, if both sources
+    /// found it.
+    pub(crate) fn places(&self) -> HashMap<(u32, u32), u32> {
+        let by_words = self.words.iter().flat_map(|words| (0..).zip(&words.listed));
+        let mut places = HashMap::with_capacity(self.len());
+        for (place, found) in (0..).zip(&self.listed).chain(by_words) {
+            let least = places.entry((found.source, found.row)).or_insert(place);
+            *least = place.min(*least);
+        }
+        places
     }
 }
 
