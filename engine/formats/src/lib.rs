@@ -2,7 +2,7 @@
 //!
 //! [`vectors`] reads and writes arrays of vectors: numpy's `.npy`, and `.fvecs` and `.fbin` of the nearest-neighbour
 //! benchmarks. [`faiss`] writes an index that Faiss loads. [`pairs`] reads queries and their right
-//! answers from [`lines`]. [`plot`] draws SVG.
+//! answers from [`lines`]. [`plot`] draws SVG, and [`page`] makes a page of it.
 //!
 //! ```
 //! use mopqdb_formats::vectors::{VectorReader, VectorWriter};
@@ -23,6 +23,7 @@
 mod error;
 pub mod faiss;
 pub mod lines;
+pub mod page;
 pub mod pairs;
 pub mod plot;
 pub mod vectors;

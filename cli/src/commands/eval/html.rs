@@ -5,6 +5,7 @@ use super::measure::{Facts, Measured, tells_exact};
 use anyhow::Result;
 use mopqdb::eval::{Questions, bootstrap};
 use mopqdb::{Search, Snapshot};
+use mopqdb_formats::page;
 use mopqdb_formats::plot::{COLOURS, Chart, Line, bars, escape};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -12,19 +13,6 @@ use std::fmt::Write;
 
 /// Queries whose hits are shown.
 pub(super) const SAMPLES: usize = 12;
-
-const STYLE: &str = "
-:root{color-scheme:light dark;--line:#8883;--soft:#8882}
-body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}
-table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}small{opacity:.7}
-svg{width:100%;max-width:720px;height:auto;font:11px system-ui,sans-serif}svg text{fill:currentColor}
-.grid{stroke:currentColor;opacity:.15}.mark{stroke:currentColor;opacity:.4}.use{width:128px;height:32px;background:var(--soft)}
-.legend span{margin-right:1.2rem}.legend i{display:inline-block;width:26px;margin-right:.4rem;vertical-align:middle}
-.sides{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:1rem}.right{background:#2a9d5c33}
-ol{margin:.2rem 0;padding-left:1.6rem}li{overflow-wrap:anywhere;padding:.1rem .3rem}code{font-size:.85em}
-";
 
 /// Lines whose hits are shown: two models, each searched in three ways.
 const SIDES: usize = 6;
@@ -41,23 +29,23 @@ pub(super) fn page(
         .filter(|n| Measured::begins(&lines, *n))
         .map(|n| &*lines[n].model)
         .collect();
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>mopqdb eval</title><style>{STYLE}</style></head><body><h1>Recall of {} on {} queries over {} rows</h1>",
+    let heading = format!(
+        "Recall of {} on {} queries over {} rows",
         match &models[..] {
-            [one] => escape(&name(one)),
+            [one] => name(one),
             many => format!("{} models", many.len()),
         },
         questions.all.len(),
         snapshot.rows()
     );
+    let mut page = String::new();
     page += &figures(&lines, cuts);
     page += "<h2>Recall by depth</h2>";
     page += &curves(&lines, cuts);
     page += &training(&models);
     page += &codewords(&models);
     page += &hits(&lines, questions, snapshot)?;
-    page += "</body></html>\n";
-    Ok(page)
+    Ok(page::page("mopqdb eval", &heading, &page))
 }
 
 fn name(model: &Facts) -> String {
