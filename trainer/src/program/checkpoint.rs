@@ -1,4 +1,4 @@
-//! The state of a run between epochs, in one safetensors file, replaced as a whole.
+//! The state of a run between epochs, in one safetensors file that is replaced atomically.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -10,17 +10,17 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-/// Tensors by name; the order says nothing.
+/// Tensors with their names, in any order.
 pub type Named = Vec<(String, Tensor)>;
 
-/// The state of a run except its tensors.
+/// The numbers of a run that are kept besides tensors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Epochs done, warm-up included.
+    /// Complete epochs, warm-up included.
     pub epochs: usize,
-    /// The best validation recall so far, and the epoch that had it.
+    /// The best validation recall so far, and its epoch.
     pub best: Option<(f64, usize)>,
-    /// Epochs since then.
+    /// Epochs since the best one.
     pub since_best: usize,
     /// Seconds of processor time spent so far.
     pub cpu_seconds: f64,
@@ -28,10 +28,10 @@ pub struct Progress {
     pub steps: i64,
 }
 
-/// All of a run between two epochs.
+/// The complete state of a run between two epochs.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
-    /// The state of the run except its tensors.
+    /// The numbers of a run that are kept besides tensors.
     pub progress: Progress,
     /// Parameters.
     pub values: Named,
@@ -41,7 +41,7 @@ pub struct Checkpoint {
     pub squares: Named,
     /// The best epoch's parameters.
     pub best: Named,
-    /// What does not learn: a rotation behind an activation.
+    /// Tensors that are not trained: a rotation behind an activation.
     pub constants: Named,
 }
 
@@ -58,7 +58,7 @@ impl Checkpoint {
         ]
     }
 
-    /// Writes to a temporary file, syncs and renames it, so that a file with this name is complete.
+    /// Writes a temporary file, syncs it and renames it, so that a file of this name is always complete.
     pub fn write(&self, path: &Path, config: &str) -> Result<()> {
         let mut blocks = Vec::new();
         for (part, named) in PARTS.iter().zip(self.parts()) {
@@ -91,7 +91,7 @@ impl Checkpoint {
         write_whole(path, &bytes)
     }
 
-    /// Reads one, if there is any. `config` must be that of the run that wrote it.
+    /// Reads the checkpoint, if there is one. `config` must be that of the run that wrote it.
     pub fn read(path: &Path, config: &str) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
@@ -142,7 +142,7 @@ impl Checkpoint {
     }
 }
 
-/// Replaces a file by a whole one, synced before it has the name.
+/// Replaces a file atomically; the new one is synced first.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_extension("tmp");
     let write = || -> std::io::Result<()> {

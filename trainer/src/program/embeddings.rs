@@ -1,4 +1,4 @@
-//! Texts are encoded once: their vectors are stored next to the runs, named by encoder and texts.
+//! A cache of encoded texts: their vectors are kept in files named by encoder and texts, so that texts are encoded once.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,18 +9,18 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use super::checkpoint::write_whole;
 
-/// A folder of encoded texts.
+/// A directory of encoded texts.
 #[derive(Debug, Clone)]
 pub struct Embeddings {
     dir: PathBuf,
     encoder: String,
 }
 
-/// Texts that are encoded together, between looks at the clock and at a wish to stop.
+/// Texts that are encoded together. Between such batches the run can be stopped.
 const TOGETHER: usize = 512;
 
 impl Embeddings {
-    /// Kept in `dir`, of the encoder with this id.
+    /// Opens the cache in `dir`, for the encoder with this id.
     pub fn new(dir: &Path, encoder: impl Into<String>) -> Self {
         Self {
             dir: dir.to_path_buf(),
@@ -28,8 +28,8 @@ impl Embeddings {
         }
     }
 
-    /// The vectors of texts (texts, hidden), from the folder or by `encode`, which is given some texts at a time.
-    /// `side` keeps queries apart from keys, which an encoder may treat differently.
+    /// Returns the vectors of texts (texts, hidden), from the directory or from `encode`, which gets some texts at a time.
+    /// `side` separates queries from keys, which an encoder may treat differently.
     pub fn of(
         &self,
         side: &str,
@@ -43,7 +43,7 @@ impl Embeddings {
             done(texts.len());
             return Ok(vectors);
         }
-        // By length, so that a batch has little padding; then back in order.
+        // Sorted by length, so that batches have little padding.
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&text| texts[text].len());
         let mut vectors = vec![0.0; texts.len() * hidden];

@@ -1,10 +1,10 @@
-//! The course of a run as a picture: loss, recall and codeword use, one above the other, over the epochs.
+//! Charts of a run: loss, recall and used codewords over the epochs.
 
 use mopqdb_formats::plot::{COLOURS, Chart, Line, picture};
 
 use super::run::EpochRecord;
 
-/// A picture of the epochs so far.
+/// Draws the epochs so far.
 pub fn svg(records: &[EpochRecord]) -> String {
     let line = |value: &dyn Fn(&EpochRecord) -> Option<f64>| {
         let point = |record: &EpochRecord| Some((record.epoch as f64, value(record)?));

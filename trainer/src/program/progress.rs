@@ -1,4 +1,4 @@
-//! What a person sees of a run: a bar on a terminal, a line an epoch elsewhere. All on stderr.
+//! The progress of a run on stderr: a bar on a terminal, otherwise one line per epoch.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -19,12 +19,12 @@ pub struct Progress {
     recall: Option<f64>,
     pairs: usize,
     begin: Instant,
-    /// Seconds of the last whole epoch of this phase.
+    /// Seconds of the last complete epoch of this phase.
     last_epoch: Option<f64>,
 }
 
 impl Progress {
-    /// `quiet`: nothing but errors.
+    /// Creates the display; with `quiet` it shows nothing.
     pub fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(8));
@@ -66,14 +66,14 @@ impl Progress {
         )
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the terminal.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 
-    /// A line that stays.
+    /// Prints a line.
     pub fn say(&self, words: &str) {
         match &self.bar {
             Some(bar) => bar.println(words),
@@ -97,7 +97,7 @@ impl Watch for Progress {
     }
 
     fn step(&mut self, loss: f64, pairs: usize) {
-        // A running mean: single steps jump about.
+        // A running mean, because single steps vary.
         self.loss = if self.pairs == 0 {
             loss
         } else {
@@ -129,7 +129,7 @@ impl Watch for Progress {
     }
 }
 
-/// As "1 h 02 min", "3 min", "12 s".
+/// Formats a time as "1 h 02 min", "3 min" or "12 s".
 fn words(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..=89 => format!("{seconds} s"),

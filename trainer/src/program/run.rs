@@ -1,4 +1,4 @@
-//! The folder of a run: its configuration, its checkpoint, a line an epoch (`run.jsonl`) and a plot of them.
+//! The directory of a run: its configuration, its checkpoint, one line per epoch (`run.jsonl`) and a plot of them.
 
 use std::fmt;
 use std::fs;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::checkpoint::{Checkpoint, write_whole};
 use super::plot;
 
-/// What is told of an epoch.
+/// The figures of an epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpochRecord {
-    /// From 1, warm-up included.
+    /// The number of the epoch, from 1, warm-up included.
     pub epoch: usize,
     /// "warmup" or the method's name.
     pub phase: String,
@@ -23,17 +23,17 @@ pub struct EpochRecord {
     pub loss: f64,
     /// Validation recall at 10 over all keys, when it was measured.
     pub recall: Option<f64>,
-    /// Mean number of codewords that some key uses.
+    /// Mean number of codewords that are used by some key.
     pub used: Option<f64>,
     /// Pairs per second.
     pub pairs_per_second: f64,
-    /// Wall clock of the epoch, validation included.
+    /// Wall-clock time of the epoch, validation included.
     pub seconds: f64,
     /// Processor time of the run so far.
     pub cpu_seconds: f64,
 }
 
-/// A folder on disk, locked as long as this lives: two sessions at once would take each other's checkpoints for their own.
+/// A directory on disk. It is locked as long as this value exists, because two sessions must not share a checkpoint.
 #[derive(Debug, Clone)]
 pub struct Run {
     dir: PathBuf,
@@ -41,7 +41,7 @@ pub struct Run {
     _lock: Arc<FileLock>,
 }
 
-/// Another process is at this very run.
+/// Another process is doing this run.
 #[derive(Debug)]
 pub struct Busy {
     dir: PathBuf,
@@ -53,7 +53,7 @@ impl fmt::Display for Busy {
         let (dir, holder) = (self.dir.display(), &self.holder);
         write!(
             f,
-            "{dir}: this very run is being done by {holder}; wait for it, or stop it and run the same command again, \
+            "{dir}: {holder} is doing this run; wait for it, or stop it and run the same command again, \
              which continues from its last complete epoch"
         )
     }
@@ -62,11 +62,11 @@ impl fmt::Display for Busy {
 impl std::error::Error for Busy {}
 
 impl Run {
-    /// Opens the folder, making it if it is not there; [`Busy`] if another process has it. `config`, TOML, is what a
-    /// checkpoint must have been written with.
+    /// Opens the directory, and creates it if it does not exist. Returns [`Busy`] if another process has it. A checkpoint
+    /// is used only if it was written with the same `config` (TOML).
     pub fn open(dir: &Path, config: &str) -> Result<Self> {
         fs::create_dir_all(dir)
-            .with_context(|| format!("{}: making the folder of the run", dir.display()))?;
+            .with_context(|| format!("{}: creating the directory of the run", dir.display()))?;
         let lock = match FileLock::acquire(&dir.join("LOCK")) {
             Err(mopqdb::Error::Locked { holder, .. }) => {
                 let dir = dir.to_path_buf();
@@ -81,17 +81,17 @@ impl Run {
         })
     }
 
-    /// Where it is.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What an earlier, interrupted session left.
+    /// Reads the checkpoint of an earlier, interrupted session.
     pub fn resume(&self) -> Result<Option<Checkpoint>> {
         Checkpoint::read(&self.checkpoint_path(), &self.config)
     }
 
-    /// Writes the configuration, and forgets what was there before.
+    /// Removes the files of an earlier run, and writes the configuration.
     pub fn begin(&self) -> Result<()> {
         for name in ["result.json", "run.jsonl", "run.svg", "last.safetensors"] {
             match fs::remove_file(self.dir.join(name)) {
@@ -105,11 +105,10 @@ impl Run {
         write_whole(&self.dir.join("config.toml"), self.config.as_bytes())
     }
 
-    /// Remembers an epoch: the checkpoint first, then the line, then the plot.
+    /// Records an epoch: the checkpoint first, then the line, then the plot.
     pub fn record(&self, checkpoint: &Checkpoint, record: &EpochRecord) -> Result<()> {
         checkpoint.write(&self.checkpoint_path(), &self.config)?;
-        // Written again each time, so that a session that ended between checkpoint and line leaves no gap, duplicate or
-        // partial line.
+        // The file is written again each time, so that a crash between checkpoint and line leaves no gap and no duplicate.
         let mut records = self.records()?;
         records.retain(|old| old.epoch < record.epoch);
         records.push(record.clone());
@@ -124,7 +123,7 @@ impl Run {
         write_whole(&self.dir.join("run.svg"), plot::svg(&records).as_bytes())
     }
 
-    /// The epochs so far. A line cut short by a crash is no record.
+    /// Returns the epochs so far. A line that a crash cut short is ignored.
     pub fn records(&self) -> Result<Vec<EpochRecord>> {
         let path = self.dir.join("run.jsonl");
         if !path.exists() {
@@ -175,7 +174,7 @@ mod tests {
         for epoch in 1..=3 {
             run.record(&Checkpoint::default(), &record(epoch)).unwrap();
         }
-        // Resumed after epoch 1: epoch 2 again replaces what followed. A torn line is dropped.
+        // After resuming from epoch 1, epoch 2 replaces what followed. An incomplete line is dropped.
         run.record(&Checkpoint::default(), &record(2)).unwrap();
         assert_eq!(epochs(&run), [1, 2]);
         let path = dir.path().join("run.jsonl");

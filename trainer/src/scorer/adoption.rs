@@ -1,16 +1,16 @@
-//! Whether a learned map is better than none.
+//! Deciding whether a learned query map is used.
 
 use mopqdb::eval::bootstrap;
 use serde::{Deserialize, Serialize};
 
-/// A map is adopted only if it gains more than this, with 97.5% of the resamples above it. On `quora` validation preferred a
-/// map that lost .002 on test; this is twice that.
+/// A map is adopted only if the lower 95% bound of its gain is above this. On `quora` validation preferred a map that lost
+/// .002 on test; this is twice as much.
 pub const LEAST_GAIN: f64 = 0.004;
 
-/// The difference of two ways of searching on the same queries, with its 95% interval by the paired bootstrap.
+/// The difference between two searches for the same queries, with its 95% interval by the paired bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// Mean of ours less mean of theirs.
+    /// Our mean minus their mean.
     pub mean: f64,
     /// Lower bound.
     pub low: f64,
@@ -19,10 +19,10 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Of the outcomes of each query, such as its recall at 10.
+    /// Compares the outcomes of each query, such as its recall at 10.
     ///
     /// # Panics
-    /// If they are not of the same queries.
+    /// If the numbers of outcomes differ.
     pub fn of(ours: &[f64], theirs: &[f64], seed: u64) -> Self {
         let interval = bootstrap::difference(ours, theirs, seed);
         let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
@@ -33,7 +33,7 @@ impl Gain {
         }
     }
 
-    /// Whether what gained so much is adopted. Without queries nothing is.
+    /// Returns `true` if a map with this gain is adopted. Without queries no map is.
     pub fn is_adopted(self) -> bool {
         self.low > LEAST_GAIN
     }

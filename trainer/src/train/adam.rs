@@ -1,5 +1,5 @@
-//! Adam (Kingma and Ba), with its moments in our hands: they go into checkpoints, so that a resumed run takes the
-//! same steps as one that was never interrupted. No weight decay, no clipping.
+//! Adam (Kingma and Ba), without weight decay and clipping. It is written here because its moments go into checkpoints:
+//! a resumed run takes the same steps as one that was never interrupted.
 
 use tch::{Tensor, no_grad};
 
@@ -10,7 +10,7 @@ pub struct AdamConfig {
     pub beta1: f64,
     /// Decay of the mean of squared gradients.
     pub beta2: f64,
-    /// Added to the root of the latter.
+    /// A small number that is added to the root of the mean of squared gradients.
     pub epsilon: f64,
 }
 
@@ -21,12 +21,12 @@ pub struct Moments {
     pub mean: Tensor,
     /// Mean of squared gradients.
     pub square: Tensor,
-    /// Steps taken by this parameter.
+    /// The steps that this parameter has taken.
     pub steps: i64,
 }
 
 impl Moments {
-    /// Those of a parameter that has not been stepped.
+    /// Returns the moments of a parameter that has taken no step.
     pub fn zero(parameter: &Tensor) -> Self {
         Self {
             mean: parameter.zeros_like().set_requires_grad(false),

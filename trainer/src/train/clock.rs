@@ -1,6 +1,6 @@
-//! Processor time, which other programs on the machine don't distort as they do the wall clock.
+//! Processor time, which depends less on the load of the machine than wall-clock time does.
 
-/// User and system time of this process so far, in seconds; 0 where the system does not tell it in `/proc`.
+/// Returns the user and system time of this process so far, in seconds; 0 on systems without `/proc`.
 pub fn cpu_seconds() -> f64 {
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else {
         return 0.0;

@@ -1,4 +1,4 @@
-//! The course of `distill`: what each step asks, and over which keys.
+//! The queries of `distill`: which ones each step asks, and over which keys.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,16 @@ use crate::data::Corpus;
 use crate::methods::distill::Recipe;
 use crate::random::Random;
 
-/// What an epoch of `distill` draws from.
+/// The data from which an epoch of `distill` draws its queries.
 pub(super) struct Course {
     /// Rows that queries are made of, in ascending order.
     rows: Vec<u32>,
     /// Made queries per epoch.
     made: usize,
-    /// Root of the mean squared length of a key: queries are given the same.
+    /// The root of the mean squared length of a key, which is the length of made queries.
     length: f64,
-    /// For ip a query may have any length, and a bias would make the order of its hits depend on it.
+    /// Whether the head has a bias. For ip it has none: queries may have any length, and with a bias the order of hits would
+    /// depend on it.
     learns_bias: bool,
 }
 
@@ -58,8 +59,8 @@ impl Course {
         self.made + lessons.logged.len() + lessons.pairs.len()
     }
 
-    /// Returns the queries of an epoch in their order: all that were logged or have a label, and made ones, each of
-    /// which asks for another key until all keys were asked for.
+    /// Returns the queries of an epoch in random order: all logged and labelled ones, and made ones, of which each asks for
+    /// another key until all keys were asked for.
     pub(super) fn asked(
         &self,
         config: &TrainConfig,
@@ -123,7 +124,7 @@ impl Course {
 }
 
 impl Trainer<'_> {
-    /// The loss of one step over some queries of an epoch.
+    /// Takes one step over some queries of an epoch. Returns its loss.
     pub(super) fn teach(&mut self, course: &Course, asked: &[Asked], rates: Rates) -> Result<f64> {
         let lecture = course.lecture(asked, &self.twins, rates);
         let job = move |worker: &mut Worker| worker.lecture(lecture);
@@ -131,7 +132,7 @@ impl Trainer<'_> {
     }
 }
 
-/// Root of the mean squared length of a key; exactly 1 for cosine.
+/// Returns the root of the mean squared length of a key; exactly 1 for cosine.
 fn length(corpus: &Corpus) -> f64 {
     if corpus.metric == Metric::Cosine {
         return 1.0;

@@ -6,8 +6,8 @@
 
 use tch::{Kind, Tensor};
 
-/// A score no candidate can have: exp of it, less any real score, is exactly 0. Finite, so that a row of nothing but
-/// masked candidates has a gradient of 0 and not NaN.
+/// The score of a masked candidate. After subtracting any real score its exponential is exactly 0. It is finite, so that a
+/// row whose candidates are all masked has a gradient of 0 and not NaN.
 pub const MASKED: f64 = -1e30;
 
 /// <A_r, B_c> (rows, candidates), with `mask` (rows, candidates; true: not a candidate) taken out.
@@ -19,7 +19,7 @@ pub fn scores(a: &Tensor, b: &Tensor, mask: Option<&Tensor>) -> Tensor {
     }
 }
 
-/// True where candidate c has the key of row r but is not its own: a pair's key met twice.
+/// True where candidate c has the same key as row r but belongs to another pair.
 ///
 /// Row r's own candidate is column `own + r` if `own` is given; otherwise none of the candidates is.
 pub fn collisions(rows: &Tensor, candidates: &Tensor, own: Option<i64>) -> Option<Tensor> {
@@ -30,7 +30,7 @@ pub fn collisions(rows: &Tensor, candidates: &Tensor, own: Option<i64>) -> Optio
             .diagonal(0, 0, 1)
             .fill_(0);
     }
-    // Mostly nothing collides, and then no pass over the scores is spent on it.
+    // Usually there are no collisions; masking would then cost a pass over the scores for nothing.
     (mask.any().int64_value(&[]) != 0).then_some(mask)
 }
 
@@ -41,7 +41,7 @@ pub fn reconstruction(k: &Tensor, k_hat: &Tensor) -> Tensor {
         .sum_dim_intlist(-1, false, None::<Kind>)
 }
 
-/// |k_r - k^_r| of each row (rows). The root is kept off 0, where its slope has no value.
+/// |k_r - k^_r| of each row (rows). A small constant keeps the root away from 0, where its gradient is infinite.
 pub fn distance(k: &Tensor, k_hat: &Tensor) -> Tensor {
     (reconstruction(k, k_hat) + 1e-12).sqrt()
 }

@@ -1,4 +1,5 @@
-//! One device's copy of the model: forward on its slice, gradients summed with everybody's, the same step.
+//! One device's copy of the model. It computes the gradient of its slice of the batch, the gradients of all devices are
+//! summed, and each device takes the same step.
 
 use anyhow::{Result, ensure};
 use tch::{Kind, Tensor};
@@ -11,14 +12,14 @@ use crate::methods::Objective;
 use crate::methods::distill::{Batch, Distill};
 use crate::model::{Group, Input, Model};
 
-/// What one device sees of a step.
+/// One device's slice of a batch.
 #[derive(Debug)]
 pub struct Slice {
     /// The queries.
     pub queries: Input,
-    /// Their keys, as many.
+    /// The key of each query.
     pub keys: Input,
-    /// How many.
+    /// The number of pairs.
     pub rows: i64,
     /// Key ids of the whole batch in device order (devices * rows); `None`: collisions count as negatives.
     pub key_ids: Option<Tensor>,
@@ -27,29 +28,29 @@ pub struct Slice {
 /// Learning rates of one step.
 #[derive(Debug, Clone, Copy)]
 pub struct Rates {
-    /// For [`Group::Encoder`].
+    /// The rate of [`Group::Encoder`].
     pub encoder: f64,
-    /// For [`Group::Quantizer`].
+    /// The rate of [`Group::Quantizer`].
     pub quantizer: f64,
 }
 
-/// Model and moments of one device.
+/// The model and the moments of one device.
 #[derive(Debug)]
 pub struct Replica {
-    /// What learns.
+    /// The model that is trained.
     pub model: Model,
-    /// Of each parameter, in the model's order.
+    /// The moments of each parameter, in the model's order.
     pub moments: Vec<Moments>,
     /// Adam's constants.
     pub adam: AdamConfig,
-    /// What is minimised.
+    /// The loss that is minimised.
     pub objective: Objective,
-    /// Whose keys are contrasted.
+    /// Whose keys are the negatives.
     pub sampling: Sampling,
 }
 
 impl Replica {
-    /// A replica that has taken no step.
+    /// Returns a replica that has taken no step.
     pub fn new(model: Model, adam: AdamConfig, objective: Objective, sampling: Sampling) -> Self {
         let moments = model
             .parameters()
@@ -65,7 +66,8 @@ impl Replica {
         }
     }
 
-    /// The gradient of the whole batch's loss, the same on every device, and this device's share of the loss.
+    /// Returns the gradient of the loss of the whole batch, which is the same on every device, and this device's share of
+    /// the loss.
     pub fn gradients(&self, gather: &Gather, slice: &Slice) -> Result<(Vec<Tensor>, f64)> {
         let rows = slice.rows;
         let embedded = self.model.embed(&[&slice.queries, &slice.keys]);
@@ -81,7 +83,7 @@ impl Replica {
         let own: Vec<Tensor> = Tensor::f_run_backward(&[&loss], &tensors, false, false)?
             .into_iter()
             .zip(&tensors)
-            // Codewords that no term of this step uses have no gradient at all.
+            // Parameters that this step's loss does not depend on have an undefined gradient.
             .map(|(gradient, of)| {
                 if gradient.defined() {
                     gradient
@@ -107,14 +109,14 @@ impl Replica {
         Ok((summed, value))
     }
 
-    /// One step; this device's share of the loss.
+    /// Takes one step. Returns this device's share of the loss.
     pub fn step(&mut self, gather: &Gather, slice: &Slice, rates: Rates) -> Result<f64> {
         let (gradients, value) = self.gradients(gather, slice)?;
         self.descend(&gradients, rates);
         Ok(value)
     }
 
-    /// One step of `distill`, which has one device; its loss.
+    /// Takes one step of `distill`, which runs on one device. Returns its loss.
     pub fn distill(
         &mut self,
         distill: &Distill,

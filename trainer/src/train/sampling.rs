@@ -1,17 +1,17 @@
-//! Whose keys a query is contrasted with, over one device or many.
+//! Which keys are the negatives of a query, on one device or many.
 //!
 //! Let device i have N queries Q^i and their keys K^i. F = Sum over all queries of -log softmax over all keys.
 //!
 //! - *In-batch*: device i's queries against K^i alone.
-//! - *NCS*: device i's queries against the keys of all devices, those of the others being constants. What other
-//!   devices' queries would say to K^i is lost.
+//! - *NCS*: device i's queries against the keys of all devices, those of the others being constants. The
+//!   gradients of other devices' queries to K^i are missing.
 //! - *DCS*: the *primary* loss is that of NCS; the *image* on device i of a query of device j is the same loss again,
 //!   with everything but K^i constant. Each device differentiates its primary and its images, and the sum over
 //!   devices is the gradient of F, as if one device had held the whole batch.
 //!
-//! A softmax over all keys is put together from log-sum-exps over blocks: lse = log Sum_m exp(lse_m). Device j has
-//! lse_m of its queries for every block m from its primary loss and shares them, so that the image on device i costs
-//! the one block Q^j K^i and nothing else: 2 D N² scores a device and not D² N².
+//! A softmax over all keys is put together from log-sum-exps over blocks: lse = log Sum_m exp(lse_m). Device j
+//! knows lse_m of its queries for every block m from its primary loss and shares them, so that the image on device i needs
+//! only the block Q^j K^i: 2 D N² scores per device instead of D² N².
 
 use anyhow::Result;
 use tch::{Kind, Tensor};
@@ -28,14 +28,14 @@ pub struct Contrast<'a> {
     gather: &'a Gather,
     /// Rows per device.
     rows: i64,
-    /// Collisions of this device's queries with each block's keys: what is no candidate.
+    /// Collisions of this device's queries with the keys of each block; these keys are no candidates.
     own_masks: Vec<Option<Tensor>>,
     /// Collisions of each device's queries with this device's keys.
     image_masks: Vec<Option<Tensor>>,
 }
 
 impl<'a> Contrast<'a> {
-    /// `keys`: the key ids of the whole batch, in device order, an equal number a device; `None` masks nothing.
+    /// `keys`: the key ids of the whole batch, in device order, equally many per device; `None` masks nothing.
     pub fn new(sampling: Sampling, gather: &'a Gather, rows: i64, keys: Option<&Tensor>) -> Self {
         let (rank, devices) = (gather.rank(), gather.devices());
         let mut own_masks: Vec<Option<Tensor>> = (0..devices).map(|_| None).collect();
@@ -76,7 +76,7 @@ impl<'a> Contrast<'a> {
                     Sampling::InBatch | Sampling::Ncs => self.mean(&primary.loss()),
                     Sampling::Dcs => {
                         let images = self.images(k, &primary, |device| &gathered[device][0])?;
-                        // The value of a row's loss is counted where its query is; its images add gradient only.
+                        // The device of a query counts the value of its loss; the images add only gradients.
                         let images = self.mean(&images);
                         self.mean(&primary.loss()) + (&images - images.detach())
                     }
@@ -92,7 +92,7 @@ impl<'a> Contrast<'a> {
         x.sum(x.kind()) / all_rows as f64
     }
 
-    /// This device's queries against every block of keys it may see; its own block with gradient to the keys.
+    /// Scores this device's queries against each block of keys that it may use; only its own keys get a gradient.
     fn primary<'b>(
         &self,
         q: &Tensor,
@@ -121,7 +121,7 @@ impl<'a> Contrast<'a> {
         }
     }
 
-    /// The losses of the other devices' queries, as seen here: only K^i has a gradient. ((devices-1) * rows)
+    /// Returns the losses of the other devices' queries ((devices-1) * rows), in which only K^i has a gradient.
     fn images<'b>(
         &self,
         k: &Tensor,

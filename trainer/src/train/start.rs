@@ -1,4 +1,4 @@
-//! Where a run starts: the head from the principal axes of the keys, the codewords from the warmed-up embeddings.
+//! The start of a run: a head from the principal axes of the keys, and codewords from the projected keys after warm-up.
 
 use anyhow::{Result, ensure};
 use mopqdb::Metric;
@@ -11,11 +11,11 @@ use crate::model::codebook::{Selection, SoftCodebook};
 use crate::model::head::Head;
 use crate::random::Random;
 
-/// The head of keys x (rows, hidden): their first `dim` principal axes, turned at random and scaled so that the mean
-/// of |z|² is `start_norm`.
+/// Returns the head of keys x (rows, hidden): their first `dim` principal axes in a random rotation, scaled so that the
+/// mean of |z|² is `start_norm`.
 ///
-/// The axes keep most of every inner product; the turn spreads them evenly over the subspaces, without which the first
-/// subspace would hold most of the variance and plain PQ would be at a loss.
+/// The axes keep most of every inner product. The rotation spreads the variance evenly over the subspaces; without it the
+/// first subspace would have most of it, which is bad for plain PQ.
 pub fn head(keys: Vectors<'_>, config: &TrainConfig) -> Result<Head> {
     let hidden = keys.hidden as i64;
     let dim = config.dim as i64;
@@ -51,7 +51,7 @@ pub fn head(keys: Vectors<'_>, config: &TrainConfig) -> Result<Head> {
     ))
 }
 
-/// Head and codewords as the joint epochs begin.
+/// Returns head and codewords at the start of the joint epochs.
 pub fn codebook(
     head: &Head,
     keys: Vectors<'_>,
@@ -104,7 +104,7 @@ pub fn codebook(
     Ok((head, codebook))
 }
 
-/// PQ and OPQ: the trained head, and the engine's own quantizer of its embeddings.
+/// Trains the engine's PQ or OPQ on the projected keys. Returns the head, with OPQ's rotation folded in, and the quantizer.
 pub fn quantize_after(
     head: &Head,
     keys: Vectors<'_>,
@@ -129,7 +129,7 @@ fn options(config: &TrainConfig) -> TrainPq {
         .watch(mopqdb::Watch::new())
 }
 
-/// The same head, with a rotation (dim, dim; z R) behind it where there is one.
+/// Returns the head followed by a rotation (dim, dim; z R), if there is one.
 fn rotate(head: &Head, rotation: Option<&[f32]>) -> Head {
     let dim = head.bias.size()[0];
     match rotation {
@@ -138,8 +138,8 @@ fn rotate(head: &Head, rotation: Option<&[f32]>) -> Head {
     }
 }
 
-/// Through the head those keys that OPQ will look at, where it is not given all to draw from: with a million keys that
-/// saves half a gigabyte. (The other methods keep the engine's own draw, so that their runs stay as they are.)
+/// Projects only the keys that OPQ will use. With a million keys that saves half a gigabyte. (The other methods let the
+/// engine draw the sample, so that their earlier runs can be repeated.)
 fn embed_some(head: &Head, keys: Vectors<'_>, config: &TrainConfig) -> Vec<f32> {
     if keys.rows() <= config.quantizer_sample {
         return embed(head, keys);
@@ -159,7 +159,7 @@ fn embed_some(head: &Head, keys: Vectors<'_>, config: &TrainConfig) -> Vec<f32> 
     )
 }
 
-/// All keys through the head, as numbers (rows, dim).
+/// Projects all keys: (rows, dim).
 fn embed(head: &Head, keys: Vectors<'_>) -> Vec<f32> {
     tch::no_grad(|| {
         let mut values = Vec::with_capacity(keys.rows() * head.bias.size()[0] as usize);

@@ -1,4 +1,4 @@
-//! What runs in a device's thread: a replica, the slices it draws, the jobs it is given.
+//! The thread of a device: its replica, its slices of batches, and its jobs.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -20,7 +20,7 @@ use crate::program::checkpoint::Named;
 /// A job of one device.
 pub(super) type Job = Box<dyn FnOnce(&mut Worker) -> Result<()> + Send>;
 
-/// Gives each device a job and waits for what all of them return, in device order.
+/// Gives each device a job and waits for all results, which are in device order.
 pub(super) fn ask<T: Send + 'static>(
     fleet: &mut Fleet<Job, ()>,
     jobs: Vec<impl FnOnce(&mut Worker) -> Result<T> + Send + 'static>,
@@ -29,7 +29,7 @@ pub(super) fn ask<T: Send + 'static>(
     let jobs = jobs.into_iter().enumerate().map(|(rank, work)| -> Job {
         let answer = answer.clone();
         Box::new(move |worker| {
-            // Nobody listens any more if another device has failed.
+            // The receiver is gone if another device has failed.
             let _ = answer.send((rank, work(worker)?));
             Ok(())
         })
@@ -51,7 +51,7 @@ pub(super) struct Load {
     pub(super) sampling: Sampling,
 }
 
-/// A step by pairs.
+/// A step of a method that learns from pairs.
 pub(super) struct Step {
     pub(super) queries: Vec<i64>,
     pub(super) keys: Vec<i64>,
@@ -67,13 +67,13 @@ pub(super) struct Lecture {
     pub(super) pool: Vec<i64>,
     /// (place in the batch, place in the pool)
     pub(super) labels: Vec<(i64, i64)>,
-    /// What length queries have, and keys have in the mean.
+    /// The length of queries, which is the mean length of keys.
     pub(super) length: f64,
     pub(super) learns_bias: bool,
     pub(super) rates: Rates,
 }
 
-/// What a device has learned so far.
+/// The state of a replica.
 pub(super) struct State {
     pub(super) values: Named,
     pub(super) means: Named,
@@ -82,7 +82,7 @@ pub(super) struct State {
     pub(super) fingerprint: u64,
 }
 
-/// What a device draws its slices from.
+/// The data from which a device takes its slices.
 pub(super) enum Material {
     /// (queries, hidden) and (rows, hidden), which all devices share.
     Vectors {
@@ -97,7 +97,7 @@ pub(super) enum Material {
 }
 
 impl Material {
-    /// The queries and keys of some pairs.
+    /// Returns the queries and keys of some pairs.
     fn pick(&self, queries: &[i64], keys: &[i64], device: Device) -> (Input, Input) {
         let texts = |from: &[Vec<u32>], rows: &[i64]| {
             let ids: Vec<&[u32]> = rows
@@ -125,7 +125,7 @@ impl Material {
     }
 }
 
-/// Some rows of `values` (_, hidden), as a tensor: what a step sees of them is copied, never all.
+/// Copies some rows of `values` (_, hidden) into a tensor.
 fn gathered(values: &[f32], hidden: usize, rows: &[i64]) -> Tensor {
     let mut some = Vec::with_capacity(rows.len() * hidden);
     for &row in rows {
@@ -134,7 +134,7 @@ fn gathered(values: &[f32], hidden: usize, rows: &[i64]) -> Tensor {
     Tensor::from_slice(&some).view([-1, hidden as i64])
 }
 
-/// What runs in a device's thread.
+/// What a device's thread works with.
 pub(super) struct Worker {
     pub(super) config: TrainConfig,
     pub(super) bert: Option<BertShape>,
@@ -145,13 +145,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Takes up a model as it was left.
+    /// Loads a model with its moments.
     pub(super) fn load(&mut self, load: Load) -> Result<()> {
         self.replica = Some(self.restore(load)?);
         Ok(())
     }
 
-    /// This device's share of the loss.
+    /// Takes one step. Returns this device's share of the loss.
     pub(super) fn step(&mut self, step: Step) -> Result<f64> {
         self.reader = None;
         let device = self.seat.device;
@@ -168,7 +168,7 @@ impl Worker {
         replica.step(&self.seat.gather, &slice, step.rates)
     }
 
-    /// The loss of a step of `distill`.
+    /// Takes a step of `distill`. Returns its loss.
     pub(super) fn lecture(&mut self, lecture: Lecture) -> Result<f64> {
         let Material::Vectors {
             hidden,
@@ -207,20 +207,20 @@ impl Worker {
         replica.distill(&distill, &batch, lecture.learns_bias, lecture.rates)
     }
 
-    /// What the replica has learned so far.
+    /// Returns the state of the replica.
     pub(super) fn state(&self) -> State {
         let replica = self.replica.as_ref();
         state_of(replica.expect("loaded before its state is asked for"))
     }
 
-    /// Takes the values of an encoder, to read with until the next step.
+    /// Loads an encoder, with which texts are encoded until the next step.
     pub(super) fn take_reader(&mut self, values: &Named) -> Result<()> {
         let shape = self.bert.as_ref().expect("only an encoder that learns");
         self.reader = Some(Bert::restore(shape, values, self.seat.device)?);
         Ok(())
     }
 
-    /// The vectors of texts (texts, hidden), given as token ids.
+    /// Returns the vectors of texts (texts, hidden), which are given as token ids.
     pub(super) fn read(&self, texts: &[Vec<u32>]) -> Vec<f32> {
         let reader = self.reader.as_ref().expect("given before the first text");
         reader.read(texts, self.seat.device)
