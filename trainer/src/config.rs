@@ -1,7 +1,7 @@
 //! Every number that changes what is learned, in one place: [`TrainConfig`].
 //!
 //! It is read from TOML, overridden by flags, checked once ([`TrainConfig::check`]) and written into the bundle.
-//! Past this file there are no mode strings: an enum, matched once.
+//! Other modules get enums, never strings.
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
@@ -82,7 +82,7 @@ pub enum Select {
 pub enum StraightThrough {
     /// As if the softmax of the logits were used instead.
     Softmax,
-    /// The gradient is copied to the embedding.
+    /// As if there were no choice: the gradient is copied to the embedding.
     Copy,
 }
 
@@ -96,7 +96,7 @@ pub enum Activation {
     Elu,
 }
 
-/// The starting values of the codewords.
+/// How the codewords are initialised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
@@ -186,7 +186,7 @@ impl Default for JointConfig {
     }
 }
 
-/// Everything that determines a run. The source of each default is noted next to it.
+/// Everything that decides the result of a run. The source of each default is noted next to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainConfig {
@@ -202,7 +202,7 @@ pub struct TrainConfig {
     pub temperature: f64,
     /// The activation after the head.
     pub activation: Activation,
-    /// The starting values of the codewords.
+    /// How the codewords are initialised.
     pub start: Start,
     /// Width of the learned embedding.
     pub dim: usize,
@@ -212,7 +212,7 @@ pub struct TrainConfig {
     pub codewords: usize,
     /// The devices, as `cpu:4` or `cuda:0,cuda:1`.
     pub devices: String,
-    /// Seconds after which a silent device ends the run.
+    /// Seconds after which a device that does not respond ends the run.
     pub device_timeout: f64,
     /// Pairs per device and step.
     pub batch: usize,
@@ -253,9 +253,9 @@ pub struct TrainConfig {
     pub validation_queries: usize,
     /// Threads that a CPU device's tensor operations use.
     pub threads: usize,
-    /// The seed of all random choices.
+    /// The random seed.
     pub seed: u64,
-    /// Settings of a trained encoder; `None` if the encoder is frozen.
+    /// Settings of the encoder, if it is trained too.
     pub joint: Option<JointConfig>,
     /// Settings that only `distill` has.
     pub distill: Option<DistillConfig>,
@@ -322,8 +322,8 @@ impl TrainConfig {
         }
     }
 
-    /// Adapts the parts of the shape that the user did not choose to stored vectors of this width: the widest
-    /// embedding, up to the default, that is not wider than they are and that the subspaces divide.
+    /// Chooses the shape where the user gave none: the widest embedding that is no wider than the default and the stored
+    /// vectors, and that the subspaces divide.
     pub fn fit(&mut self, hidden: usize, dim_said: bool, subspaces_said: bool) {
         if dim_said || hidden == 0 {
             return;
@@ -395,12 +395,11 @@ impl TrainConfig {
                 "{name} is {value}; it must not be negative"
             );
         }
-        let of_head_alone = matches!(self.method, Method::Pq | Method::Opq);
         ensure!(
-            self.epochs > 0 || of_head_alone && self.warmup > 0,
+            self.epochs > 0 || matches!(self.method, Method::Pq | Method::Opq),
             "epochs is 0: nothing to train"
         );
-        // Their other terms do not depend on the codewords.
+        // The other terms of these methods do not depend on the codewords.
         let by_weight = matches!(self.method, Method::Dqn | Method::Dvsq | Method::Dpq);
         ensure!(
             self.weight() > 0.0 || !by_weight,
@@ -469,9 +468,13 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Returns the weight of the quantization term: the configured one, or else the one that validation chose for the
-    /// method on `debian` (docs/evidence.md). MoPQ has none, as in the reference runs: the 1e-8 of the reference has no
-    /// numerical effect.
+    /// Whether pairs are learned from. PQ and OPQ without epochs quantize behind the principal axes of the rows.
+    pub fn learns_from_pairs(&self) -> bool {
+        self.method.needs_pairs() && self.warmup + self.epochs > 0
+    }
+
+    /// Returns the weight of the quantization term: the configured one, or a default that validation chose for the method on
+    /// `debian` (docs/evidence.md). For MoPQ it is 0, as in the reference runs; the reference program's 1e-8 has no effect.
     pub fn weight(&self) -> f64 {
         self.quantization_weight.unwrap_or(match self.method {
             Method::Dqn => 1e-4,
@@ -481,9 +484,8 @@ impl TrainConfig {
         })
     }
 
-    /// Returns the keys with which queries are contrasted during the head's warm-up. Under NCS keys drift in one
-    /// direction, and those of an untrained head further than later epochs could correct (docs/evidence.md), so it
-    /// warms up in-batch.
+    /// Returns whose keys are the negatives during warm-up. Under NCS keys drift in one direction, during warm-up so far that
+    /// later epochs do not correct it (docs/evidence.md), so warm-up is then in-batch.
     pub fn warmup_sampling(&self) -> Sampling {
         match self.sampling {
             Sampling::Ncs => Sampling::InBatch,
@@ -491,7 +493,7 @@ impl TrainConfig {
         }
     }
 
-    /// Width of a subspace.
+    /// Returns the width of a subspace.
     pub fn sub_dim(&self) -> usize {
         self.dim / self.subspaces
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::Parser as _;
-use mopqdb_trainer::program::{Busy, Ending, Flags, run};
+use mopqdb_trainer::program::{Busy, Ending, Flags, lines, run};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -42,21 +42,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends the run after the current step.
+/// Asks the run to end between two steps.
 fn stop() {
     if !STOP.swap(true, Ordering::Relaxed) {
         eprintln!("stopping after this step; the last complete epoch is kept");
     }
 }
 
-/// `mopqdb train` holds the other end of standard input, and says so in this variable. It closes the pipe to stop this
-/// program, and the system closes it if that process ends for any reason.
+/// `mopqdb train` holds the other end of our standard input, and sets this variable. It closes the pipe to stop this process;
+/// the system closes it if that process dies.
 fn stop_with_the_parent() {
     if std::env::var_os("MOPQDB_TRAIN_STOP_AT_EOF").is_none() {
         return;
     }
     let watch = || {
-        // Nothing is ever written to it, so this returns when it is closed.
+        // Nothing is written to the pipe, so this returns when it is closed.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         stop();
     };
@@ -75,22 +75,20 @@ fn print(flags: &Flags, done: &serde_json::Value) {
     }
     let text = |name: &str| done[name].as_str().unwrap_or("").to_owned();
     println!("{}", text("model"));
-    let recall = |of: &str| done[of]["10"].as_f64();
-    if let Some(recall10) = recall("recall") {
-        let whole = recall("unquantized_recall").unwrap_or(0.0);
-        eprintln!(
-            "{}: validation recall@10 {recall10:.4} (un-quantized {whole:.4})",
-            text("method")
-        );
+    for line in lines(done) {
+        eprintln!("{line}");
     }
     let next = match &flags.out {
         Some(out) => format!("the bundle is in {}", out.display()),
         None => format!("`mopqdb rebuild {}` switches to it", flags.db.display()),
     };
-    eprintln!("{next}; the log and the plot are in {}", text("run"));
+    match done["run"].as_str() {
+        Some(run) => eprintln!("{next}; the log and the plot are in {run}"),
+        None => eprintln!("{next}"),
+    }
 }
 
-/// Returns the exit code by kind of error, as documented for the command line.
+/// Returns the exit code for an error, by what a caller can do about it: see docs/cli.
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<Busy>() {
         return 4;
@@ -103,9 +101,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// libgomp reads its environment when it is loaded, before `main`. Idle threads that spin can slow other programs down
-/// tenfold on a busy machine. So this program restarts itself with waiting threads that sleep, unless the user has set
-/// this.
+/// Makes idle OpenMP threads sleep instead of spin, unless the user has set a policy. libgomp reads its environment when it
+/// is loaded, before `main`, so the program restarts itself. On a busy machine spinning costs ten times the work.
 fn tame_openmp() -> Option<ExitCode> {
     const ONCE: &str = "MOPQDB_TRAIN_STARTED";
     if std::env::var_os(ONCE).is_some() || std::env::var_os("OMP_WAIT_POLICY").is_some() {
@@ -121,7 +118,7 @@ fn tame_openmp() -> Option<ExitCode> {
     #[cfg(unix)]
     {
         use std::os::unix::process::CommandExt as _;
-        // Returns only if the restart failed; then the program continues as it is.
+        // `exec` returns only if it failed; this process then continues.
         let _ = again.exec();
         None
     }

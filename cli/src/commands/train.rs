@@ -29,9 +29,13 @@ use std::sync::Arc;
 /// whose key is not in the database is an error; --skip-missing skips and counts such lines, as in `mopqdb eval`.
 ///
 /// The methods pq and opq minimise the reconstruction error of the rows. The others run `mopqdb-train`, which must be next
-/// to this program or on PATH; further flags for it follow `--`. Without it, `mopqdb train DB` uses opq and says so. The
+/// to this program or on PATH; further flags for it follow `--`. Without it, `mopqdb train DB` uses opq, of all dimensions or
+/// of the first 256 or 128 principal axes, whichever finds most of the nearest rows, and says what it finds. The
 /// same command continues an interrupted run from its last complete epoch, and prints the model of a finished one;
 /// --fresh starts over.
+///
+/// --only scorer learns how candidates are scored, a query map and the weight of words, and keeps the codes. It takes
+/// seconds, and `rebuild` then writes no codes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,6 +44,7 @@ Examples:
   mopqdb train my.db --pairs train.tsv --valid valid.tsv     # and what answers it
   mopqdb train my.db --pairs train.tsv --devices cpu:4 --sampling dcs --epochs 20
   mopqdb train my.db --pairs clicks.tsv --skip-missing       # some rows were deleted since
+  mopqdb train my.db --only scorer --pairs train.tsv         # how candidates are scored; the codes stay
   mopqdb train my.db --method opq                            # without mopqdb-train
   mopqdb train my.db --pairs train.tsv -- --patience 5       # a flag of mopqdb-train's own")]
 pub struct Train {
@@ -57,6 +62,9 @@ pub struct Train {
     valid: Option<PathBuf>,
     #[command(flatten)]
     columns: Columns,
+    /// Learn this part alone, from --pairs, and keep the others of the active model
+    #[arg(long, value_enum)]
+    only: Option<Only>,
     /// Training method
     #[arg(long, value_enum)]
     method: Option<Method>,
@@ -99,12 +107,15 @@ pub struct Train {
     /// Start over, even if the same run was interrupted or finished
     #[arg(long)]
     fresh: bool,
+    /// Write the report at the end of mopqdb-train as a page, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// More flags for mopqdb-train
     #[arg(last = true, value_name = "FLAGS")]
     more: Vec<String>,
 }
 
-/// Said where `mopqdb train DB` has to do without the trainer. The figure is that of docs/learning.md.
+/// Printed if `mopqdb train DB` runs without the trainer. The figure is that of docs/learning.md.
 const WITHOUT_TRAINER: &str = "mopqdb-train is not installed, so the method is opq; codes learned by mopqdb-train from the same rows find some \
      1.2 times as many right rows (`make setup`, then `cargo build --package mopqdb-trainer`)";
 
@@ -129,6 +140,13 @@ enum Method {
     Opq,
 }
 
+/// A part of a model that can be learned alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Only {
+    /// The query map and the weight of words, which score candidates
+    Scorer,
+}
+
 impl Method {
     fn name(self) -> &'static str {
         match self {
@@ -147,6 +165,14 @@ impl Method {
 impl Train {
     /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
+        if let Some(Only::Scorer) = self.only {
+            if self.pairs.is_none() {
+                return Err(usage(
+                    "--only scorer learns from pairs: give --pairs TRAIN.tsv",
+                ));
+            }
+            return trainer::run(&self, self.method, settings);
+        }
         match self.method {
             Some(method @ (Method::Pq | Method::Opq)) => {
                 self.only_for_pairs(method)?;
@@ -181,8 +207,10 @@ impl Train {
                 ));
             }
             let mut options = self.learn_options(Method::Opq);
+            let automatic = LearnOptions::automatic(dim);
+            options.projection = automatic.projection;
             if self.subspaces.is_none() {
-                options.pq.subspaces = LearnOptions::automatic(dim).pq.subspaces;
+                options.pq.subspaces = automatic.pq.subspaces;
             }
             Ok(options)
         };
@@ -238,6 +266,7 @@ impl Train {
             ("--joint", self.joint),
             ("--config", self.config.is_some()),
             ("--fresh", self.fresh),
+            ("--html", self.html.is_some()),
             ("flags after --", !self.more.is_empty()),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
@@ -278,6 +307,12 @@ fn tell(trained: &Trained, settings: &Settings) -> Result<()> {
         true => out.object(&json!({
             "model": trained.id.to_string(), "method": learned.method, "rows": learned.trained.rows,
             "distortion": learned.trained.distortions.last(), "recall": trained.recall, "seconds": trained.seconds,
+            "dim": learned.trained.quantizer.dim(),
+            "own_rows": {
+                "recall": learned.own_rows.recall,
+                "queries": learned.own_rows.queries,
+                "rows": learned.own_rows.rows,
+            },
         }))?,
         false => {
             out.line(trained.id.to_string())?;
@@ -285,6 +320,14 @@ fn tell(trained: &Trained, settings: &Settings) -> Result<()> {
                 "{} from {} rows in {:.1} s; `mopqdb rebuild DB` switches to it",
                 learned.method, learned.trained.rows, trained.seconds
             ));
+            let own = learned.own_rows;
+            if own.queries > 0 {
+                say(format!(
+                    "the codes alone find {:.2} of the ten nearest rows, which exact search finds ({} of your rows asked among {}); \
+                     `--search auto` adds stored vectors, and words of texts",
+                    own.recall, own.queries, own.rows
+                ));
+            }
         }
     }
     out.flush()

@@ -432,6 +432,64 @@ fn a_missing_component_exits_with_5_and_says_how_to_get_it() {
     );
     trained.ok();
     assert_eq!(models(), before + 1);
+
+    // Eight codes need not divide the width of wide vectors: the first axes are quantized then.
+    data(&dir.path().join("wide.npy"), 3, 300, 100);
+    alone(&["insert", "wide.db", "wide.npy"]).ok();
+    let trained = &alone(&["train", "wide.db", "--json"]).json()[0];
+    assert_eq!(
+        (&trained["method"], &trained["dim"]),
+        (&"opq".into(), &96.into())
+    );
+    assert_eq!(trained["own_rows"]["queries"], 200);
+    let listed = alone(&["models", "wide.db", "--json"]).json();
+    assert_eq!(listed.last().unwrap()["shape"], serde_json::json!([8, 256]));
+    alone(&["rebuild", "wide.db"]).ok();
+    let found = alone(&[
+        "query",
+        "wide.db",
+        "--vectors",
+        "wide.npy",
+        "-k",
+        "1",
+        "--json",
+    ])
+    .json();
+    assert_eq!(found.len(), 300);
+    assert_eq!(found[7]["hits"][0]["key"], "7");
+}
+
+/// With a codeword for each row, codes find all of the nearest rows; with two codewords hardly any.
+#[test]
+fn train_tells_how_many_of_the_nearest_rows_the_codes_find() {
+    let dir = dir();
+    data(&dir.path().join("x.npy"), 5, 250, 4);
+    for metric in ["l2", "ip"] {
+        let db = format!("{metric}.db");
+        run(
+            dir.path(),
+            &["create", &db, "--dim", "4", "--metric", metric],
+        )
+        .ok();
+        run(dir.path(), &["insert", &db, "x.npy"]).ok();
+        let found = |codewords: &str| {
+            let train = [
+                "train",
+                &db,
+                "--method",
+                "pq",
+                "--subspaces",
+                "1",
+                "--codewords",
+            ];
+            let trained = run(dir.path(), &[&train[..], &[codewords, "--json"]].concat());
+            let own = trained.json()[0]["own_rows"].clone();
+            assert_eq!((&own["queries"], &own["rows"]), (&200.into(), &250.into()));
+            own["recall"].as_f64().unwrap()
+        };
+        assert!(found("250") > 0.99, "{metric}: {}", found("250"));
+        assert!(found("2") < 0.3, "{metric}: {}", found("2"));
+    }
 }
 
 #[test]
@@ -472,6 +530,15 @@ fn train_without_flags_uses_the_trainer_if_it_is_installed() {
     assert_eq!(
         given(&["train", "x.db", "--query-log", "l.txt"]),
         "given x.db --query-log l.txt\n"
+    );
+    assert_eq!(
+        given(&["train", "x.db", "--only", "scorer", "--pairs", "p.tsv"]),
+        "given x.db --pairs p.tsv --only scorer\n"
+    );
+    let only = ["train", "x.db", "--only", "scorer"];
+    said(
+        &run(dir.path(), &only).failed(2),
+        &["--only scorer learns from pairs", "--pairs"],
     );
 }
 

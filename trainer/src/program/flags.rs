@@ -1,10 +1,10 @@
-//! The flags of `mopqdb-train`, which `mopqdb train` hands on.
+//! The flags of `mopqdb-train`, which `mopqdb train` passes on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::config::{
     Activation, JointConfig, Method, Sampling, Schedule, Select, Start, StraightThrough,
@@ -14,13 +14,14 @@ use crate::config::{
 /// Learns a new model over the rows of a database: from pairs, or without any from the rows alone. The database still
 /// answers with the old one, until `mopqdb rebuild`.
 ///
-/// It starts itself once more with OMP_WAIT_POLICY=PASSIVE, so that idle threads sleep, unless that variable is set.
+/// Unless OMP_WAIT_POLICY is set, it restarts itself with OMP_WAIT_POLICY=PASSIVE, so that idle threads sleep.
 #[derive(Debug, Parser)]
 #[command(name = "mopqdb-train", version, args_override_self = true)]
 pub struct Flags {
-    /// The database, read as it is now.
+    /// The database, whose present rows are read.
     pub db: PathBuf,
-    /// Training pairs: query TAB key text. Without them the method is distill.
+    /// Training pairs: query TAB key text. Without them the method is distill; pq and opq then quantize behind the principal
+    /// axes of the rows.
     #[arg(long)]
     pub pairs: Option<PathBuf>,
     /// Validation pairs; without them a tenth of the training queries is set aside (2,000 at most). Without any pairs an
@@ -39,47 +40,56 @@ pub struct Flags {
     /// Vectors of the queries of --valid; without it --queries is for both.
     #[arg(long)]
     pub valid_queries: Option<PathBuf>,
+    /// Learn this part alone, and keep the others of the active model.
+    #[arg(long, value_enum)]
+    pub only: Option<Only>,
     /// Leave out pairs whose key is not in the database, and say how many.
     #[arg(long)]
     pub skip_missing: bool,
     /// A configuration in TOML; flags override it.
     #[arg(long)]
     pub config: Option<PathBuf>,
-    /// The folder of the run; without it one in the database's `runs`, named by what decides the result.
+    /// The directory of the run; without it one in the database's `runs`, named by a hash of everything that decides the result.
     #[arg(long)]
     pub run: Option<PathBuf>,
-    /// Begin again, even if the same run was interrupted or done before.
+    /// Start over, even if the same run was interrupted or finished before.
     #[arg(long)]
     pub fresh: bool,
     /// Write the bundle to this directory and do not register it in the database.
     #[arg(long)]
     pub out: Option<PathBuf>,
+    /// Also train on half of the pairs, which shows whether more pairs would help. Takes half as long again.
+    #[arg(long)]
+    pub half: bool,
+    /// Write the report at the end as a page, too.
+    #[arg(long)]
+    pub html: Option<PathBuf>,
     /// Print one JSON object on stdout instead of text.
     #[arg(long)]
     pub json: bool,
-    /// No progress on stderr.
+    /// Print no progress on stderr.
     #[arg(long)]
     pub quiet: bool,
 
-    /// What is trained.
+    /// The training method.
     #[arg(long, value_enum)]
     pub method: Option<Method>,
-    /// Whose keys a query is contrasted with.
+    /// Whose keys are the negatives of a query.
     #[arg(long, value_enum)]
     pub sampling: Option<Sampling>,
-    /// As `cpu:4` or `cuda:0,cuda:1`.
+    /// Devices, as `cpu:4` or `cuda:0,cuda:1`.
     #[arg(long)]
     pub devices: Option<String>,
-    /// Seconds after which a silent device ends the run.
+    /// Seconds after which a device that does not respond ends the run.
     #[arg(long)]
     pub device_timeout: Option<f64>,
     /// How codewords are chosen.
     #[arg(long, value_enum)]
     pub select: Option<Select>,
-    /// Codes a row: bytes, at 256 codewords.
+    /// Codes per row: bytes, with 256 codewords.
     #[arg(long)]
     pub subspaces: Option<usize>,
-    /// Codewords a subspace.
+    /// Codewords per subspace.
     #[arg(long)]
     pub codewords: Option<usize>,
     /// Width of the learned embedding.
@@ -88,10 +98,10 @@ pub struct Flags {
     /// Epochs of the method's own objective.
     #[arg(long)]
     pub epochs: Option<usize>,
-    /// Epochs by CE(q, k) before.
+    /// Epochs by CE(q, k) before those of the method.
     #[arg(long)]
     pub warmup: Option<usize>,
-    /// Epochs without gain that end the run; 0: never.
+    /// Epochs without gain after which the run ends; 0: it never ends early.
     #[arg(long)]
     pub patience: Option<usize>,
     /// Pairs per device and step.
@@ -103,31 +113,31 @@ pub struct Flags {
     /// How the learning rate changes.
     #[arg(long, value_enum)]
     pub schedule: Option<Schedule>,
-    /// Of the softmax over codewords.
+    /// Temperature of the softmax over codewords.
     #[arg(long)]
     pub temperature: Option<f64>,
-    /// How the gradient passes the choice of a codeword.
+    /// How the gradient passes through the choice of a codeword.
     #[arg(long, value_enum)]
     pub straight_through: Option<StraightThrough>,
-    /// What follows the head.
+    /// The activation behind the projection.
     #[arg(long, value_enum)]
     pub activation: Option<Activation>,
-    /// Where the codewords start.
+    /// How the codewords are initialised.
     #[arg(long, value_enum)]
     pub start: Option<Start>,
     /// Weight of the un-quantized term next to the quantized one: mopq and distill have both.
     #[arg(long)]
     pub dense_weight: Option<f64>,
-    /// Weight of the method's quantization term; without it, what suited the method elsewhere.
+    /// Weight of the method's quantization term; without it, a default for each method.
     #[arg(long)]
     pub weight: Option<f64>,
-    /// Where all random choices come from.
+    /// The random seed.
     #[arg(long)]
     pub seed: Option<u64>,
     /// Threads of a CPU device.
     #[arg(long, env = "MOPQDB_THREADS")]
     pub threads: Option<usize>,
-    /// The encoder learns too; the database must hold texts.
+    /// Train the encoder too; the database must hold texts.
     #[arg(long)]
     pub joint: bool,
     /// Layers of the encoder that are kept and trained with --joint.
@@ -138,16 +148,23 @@ pub struct Flags {
     pub weights: Option<PathBuf>,
 }
 
+/// A part of a model that can be learned alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Only {
+    /// How candidates are scored: the query map and the weight of words.
+    Scorer,
+}
+
 /// The methods whose codewords learn by gradients from pairs.
 const CODES: &str = "mopq, dqn, dvsq, spq and dpq";
-/// What learns from queries without labels. On debian it finds a little less than mopq where there are pairs, so they do not
-/// change the method by themselves.
+/// The method that learns from queries without labels. With pairs it finds a little less than mopq on debian, so a log
+/// given with pairs does not choose it.
 const LOGS: &str = "--method distill, which takes --pairs too,";
 /// The methods that learn from pairs.
 const PAIRS: &str = "the methods that learn from pairs";
 
 impl Flags {
-    /// The configuration: the method's defaults, then the file, then flags.
+    /// Returns the configuration: the method's defaults, overridden by the file, overridden by flags.
     pub fn train_config(&self) -> Result<TrainConfig> {
         let said = self.file()?;
         let mut config = self.with_file(&said)?;
@@ -176,6 +193,10 @@ impl Flags {
         set(&mut config.dense_weight, &self.dense_weight);
         set(&mut config.seed, &self.seed);
         set(&mut config.threads, &self.threads);
+        let of_rows = matches!(config.method, Method::Pq | Method::Opq) && self.pairs.is_none();
+        if of_rows {
+            (config.warmup, config.epochs) = (0, 0);
+        }
         if self.weight.is_some() {
             config.quantization_weight = self.weight;
         }
@@ -189,7 +210,7 @@ impl Flags {
                 config.learning_rate = 1e-3;
             }
         }
-        // Without a word on it, several devices are there to be used together.
+        // Several devices share their negatives unless the user says otherwise.
         if config.method.needs_pairs()
             && self.sampling.is_none()
             && !said.contains_key("sampling")
@@ -203,7 +224,7 @@ impl Flags {
         Ok(config)
     }
 
-    /// Chooses the shape that was not said, for stored vectors of this width.
+    /// Chooses a shape for stored vectors of this width, where the user gave none.
     pub fn fit(&self, config: &mut TrainConfig, hidden: usize) -> Result<()> {
         let said = self.file()?;
         let of = |flag: Option<usize>, name: &str| flag.is_some() || said.contains_key(name);
@@ -214,7 +235,28 @@ impl Flags {
         Ok(())
     }
 
-    /// What the file says, nothing if there is none.
+    /// Checks, before anything is spent, that the page can be written at the end.
+    pub fn check_page(&self) -> Result<()> {
+        let Some(path) = &self.html else {
+            return Ok(());
+        };
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        ensure!(
+            parent.is_dir() && !path.is_dir(),
+            "--html: {} can't be written: {}",
+            path.display(),
+            match path.is_dir() {
+                true => "it is a directory".to_owned(),
+                false => format!("there is no directory {}", parent.display()),
+            }
+        );
+        Ok(())
+    }
+
+    /// Returns the values of the file; none if there is no file.
     fn file(&self) -> Result<toml::Table> {
         let Some(path) = &self.config else {
             return Ok(toml::Table::new());
@@ -229,7 +271,7 @@ impl Flags {
         format!("{}: not a configuration", path.display())
     }
 
-    /// What the file says over the defaults of the method that is asked for.
+    /// Returns the defaults of the method, overridden by the file.
     fn with_file(&self, said: &toml::Table) -> Result<TrainConfig> {
         let named = said.get("method").cloned().map(toml::Value::try_into);
         let named = named.transpose().with_context(|| self.no_configuration())?;
@@ -251,7 +293,7 @@ impl Flags {
         all.try_into().with_context(|| self.no_configuration())
     }
 
-    /// A flag that would change nothing is refused rather than ignored.
+    /// Returns an error for a flag that has no effect.
     fn refuse_idle(&self, config: &TrainConfig) -> Result<()> {
         let (joint, method) = (config.joint.is_some(), config.method);
         let (distill, no_log) = (method == Method::Distill, self.query_log.is_none());
@@ -259,8 +301,14 @@ impl Flags {
         let weighted = !matches!(method, Method::Pq | Method::Opq | Method::Distill);
         let codes = !matches!(method, Method::Pq | Method::Opq);
         ensure!(
-            self.pairs.is_some() || distill,
+            self.pairs.is_some() || distill || !codes,
             "{} learns from pairs: give them with --pairs, or leave --method out",
+            method.name()
+        );
+        let epochs = self.warmup.is_some() || self.epochs.is_some();
+        ensure!(
+            self.pairs.is_some() || codes || !epochs,
+            "--warmup and --epochs train a projection from pairs: without --pairs, {} quantizes behind the principal axes",
             method.name()
         );
         let no_pairs = self.pairs.is_none() && self.valid.is_none();
@@ -275,6 +323,12 @@ impl Flags {
             );
         }
         for (flag, given, used, of) in [
+            (
+                "--half",
+                self.half,
+                self.pairs.is_some() && !joint,
+                "--pairs, without --joint,",
+            ),
             ("--layers", self.layers.is_some(), joint, "--joint"),
             ("--weights", self.weights.is_some(), joint, "--joint"),
             ("--query-log", !no_log, distill, LOGS),

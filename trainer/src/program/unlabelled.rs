@@ -1,4 +1,4 @@
-//! What `distill` asks without labels: the queries of a log, and what an epoch is judged by.
+//! Queries without labels for `distill`: those of a log, and the validation queries.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -13,14 +13,14 @@ use crate::data::{Corpus, Vectors};
 use crate::methods::distill::Recipe;
 use crate::random::Random;
 
-/// Validation asks for the exact first so many.
+/// Validation counts how many of this many nearest rows are found.
 const EXACT: usize = 10;
-/// Most rows that are held out for made validation queries: one of so many.
+/// At most one row of this many is held out for made validation queries.
 const HELD_OUT: usize = 20;
-/// From fewer logged queries none is set aside for validation.
+/// With fewer logged queries none are set aside for validation.
 const LEAST_LOG: usize = 200;
 
-/// The distinct queries of a log, in the order in which they come first.
+/// The distinct queries of a log, in the order of their first occurrence.
 pub(super) enum Log {
     Texts(Vec<String>),
     /// (queries, hidden)
@@ -28,7 +28,7 @@ pub(super) enum Log {
 }
 
 impl Log {
-    /// Reads one text per line; empty lines are passed over.
+    /// Reads one text per line; empty lines are skipped.
     pub(super) fn texts(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: reading the queries"))?;
@@ -48,7 +48,7 @@ impl Log {
     }
 }
 
-/// Refuses rows that teach nothing.
+/// Returns an error if all rows have the same vector.
 pub(super) fn check_rows(corpus: &Corpus) -> Result<()> {
     let first = corpus.vector(0);
     ensure!(
@@ -56,24 +56,27 @@ pub(super) fn check_rows(corpus: &Corpus) -> Result<()> {
             .vectors
             .chunks_exact(corpus.hidden)
             .any(|row| row != first),
-        "all {} rows have the same vector: there is nothing to tell apart",
+        "all {} rows have the same vector: there is nothing to learn from them",
         corpus.rows()
     );
     Ok(())
 }
 
-/// The queries that `distill` learns from and is judged by, in addition to labels.
+/// The unlabelled training and validation queries of `distill`.
 pub(super) struct Unlabelled {
-    /// (query, row that is found first)
+    /// (query, its nearest row)
     pub(super) logged: Vec<(u32, u32)>,
-    /// Rows that no training query is made of.
+    /// Queries of the log that are set aside for validation, in ascending order.
+    pub(super) spare: Vec<u32>,
+    /// Rows of which no training query is made.
     pub(super) held_out: Vec<u32>,
-    /// Queries of which the exact first rows are to be found; empty if there are validation pairs.
+    /// Queries with their exact nearest rows; empty if there are validation pairs.
     pub(super) validation: VectorQuestions,
 }
 
 impl Unlabelled {
-    /// `log` has vectors (queries, hidden) that follow `labelled` training queries.
+    /// Divides a log, whose vectors (queries, hidden) follow those of `labelled` training queries, and makes validation queries
+    /// if none are given.
     pub(super) fn new(
         config: &TrainConfig,
         corpus: &Corpus,
@@ -88,6 +91,7 @@ impl Unlabelled {
         };
         let mut unlabelled = Self {
             logged: Vec::new(),
+            spare: Vec::new(),
             held_out: Vec::new(),
             validation: VectorQuestions::default(),
         };
@@ -128,6 +132,7 @@ impl Unlabelled {
         };
         let right = keys.nearest(asked, EXACT);
         unlabelled.validation = VectorQuestions::new(vectors, right);
+        unlabelled.spare = spare;
         unlabelled
     }
 }

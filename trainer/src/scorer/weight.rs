@@ -9,6 +9,8 @@ pub struct Candidate {
     pub words: f32,
     /// Whether it answers the query.
     pub right: bool,
+    /// Its place among the candidates of its source, from 0.
+    pub place: u32,
 }
 
 /// A validation query.
@@ -18,6 +20,39 @@ pub struct Asked {
     pub candidates: Vec<Candidate>,
     /// How many rows answer it, whether found or not; at least one.
     pub right: usize,
+}
+
+impl Asked {
+    /// Returns the same query with only the first candidates of each source.
+    #[must_use]
+    pub fn within(&self, candidates: usize) -> Self {
+        let is_within = |c: &&Candidate| (c.place as usize) < candidates;
+        Self {
+            candidates: self.candidates.iter().filter(is_within).copied().collect(),
+            right: self.right,
+        }
+    }
+
+    /// Returns the recall at 10 under a weight. Equal scores count by the chance that ties fall so.
+    pub fn recall(&self, weight: f32) -> f64 {
+        self.measure(weight).0
+    }
+
+    /// Recall at 10, and 1 / the place of the first right candidate.
+    fn measure(&self, weight: f32) -> (f64, f64) {
+        let score = |c: &Candidate| c.similarity + weight * c.words;
+        let mut first = f64::INFINITY;
+        let mut found = 0.0;
+        for right in self.candidates.iter().filter(|c| c.right) {
+            let own = score(right);
+            let scores = || self.candidates.iter().map(score);
+            let greater = scores().filter(|&s| s > own).count() as f64;
+            let equal = scores().filter(|&s| s == own).count() as f64;
+            found += ((10.0 - greater) / equal).clamp(0.0, 1.0);
+            first = first.min(greater + (equal + 1.0) / 2.0);
+        }
+        (found / self.right.max(1) as f64, 1.0 / first)
+    }
 }
 
 /// What was chosen, and what it does on the queries that chose it.
@@ -89,23 +124,12 @@ pub fn fit_weight(asked: &[Asked]) -> Weight {
     tried[best]
 }
 
-/// What a weight does; equal scores count by the chance that ties fall so.
+/// What a weight does, in the mean.
 fn measure(asked: &[Asked], weight: f32) -> Weight {
     let (mut recall, mut reciprocal_rank) = (0.0, 0.0);
-    for asked in asked {
-        let score = |c: &Candidate| c.similarity + weight * c.words;
-        let mut first = f64::INFINITY;
-        let mut found = 0.0;
-        for right in asked.candidates.iter().filter(|c| c.right) {
-            let own = score(right);
-            let scores = || asked.candidates.iter().map(score);
-            let greater = scores().filter(|&s| s > own).count() as f64;
-            let equal = scores().filter(|&s| s == own).count() as f64;
-            found += ((10.0 - greater) / equal).clamp(0.0, 1.0);
-            first = first.min(greater + (equal + 1.0) / 2.0);
-        }
-        recall += found / asked.right.max(1) as f64;
-        reciprocal_rank += 1.0 / first;
+    for one in asked.iter().map(|asked| asked.measure(weight)) {
+        recall += one.0;
+        reciprocal_rank += one.1;
     }
     let queries = asked.len().max(1) as f64;
     Weight {
@@ -132,6 +156,7 @@ mod tests {
                     similarity: (similar * stands_out + random.normal()) as f32,
                     words: (scale * (worded * stands_out + random.normal())) as f32,
                     right,
+                    place: place as u32,
                 }
             };
             Asked {
@@ -173,6 +198,7 @@ mod tests {
             similarity,
             words: 0.0,
             right,
+            place: 0,
         };
         let mut candidates = vec![candidate(1.0, true), candidate(0.5, true)];
         // The second right row ties with nine others for places 2 to 11: nine of ten are within 10.

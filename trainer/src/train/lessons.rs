@@ -1,4 +1,4 @@
-//! What goes into a run, who watches it, and what comes out.
+//! The input of a run, its observers and its result.
 
 use std::sync::Arc;
 
@@ -10,77 +10,79 @@ use crate::data::Corpus;
 use crate::model::bert::BertShape;
 use crate::program::EpochRecord;
 
-/// What a run learns from.
+/// The data that a run learns from.
 #[derive(Debug)]
 pub struct Lessons<'a> {
-    /// All keys.
+    /// All keys with their stored vectors.
     pub corpus: &'a Corpus,
     /// The training queries' vectors (queries, hidden).
     pub queries: &'a [f32],
-    /// (query, row of the corpus).
+    /// Pairs: (query, row of the corpus).
     pub pairs: &'a [(u32, u32)],
-    /// Queries without labels, for `distill`, each with the row that the stored vectors find first.
+    /// Queries without labels, for `distill`: (query, its nearest row by the stored vectors).
     pub logged: &'a [(u32, u32)],
-    /// Rows that `distill` makes no queries of, since validation asks for them.
+    /// Rows of which `distill` makes no training queries, because its validation queries are made of them.
     pub held_out: &'a [u32],
-    /// What decides which epoch is best; none: the last one is.
+    /// The queries that decide which epoch is best. Without any, the last epoch is taken.
     pub validation: &'a VectorQuestions,
-    /// Where the encoder learns too; all vectors above are then of the encoder that it starts from.
+    /// Tokenised texts, if the encoder is trained too. The vectors above are then those of the encoder at its start.
     pub texts: Option<&'a Texts>,
 }
 
-/// What an encoder that learns reads.
+/// The texts with which an encoder is trained.
 #[derive(Debug)]
 pub struct Texts {
-    /// How the encoder is built.
+    /// The architecture of the encoder.
     pub shape: BertShape,
-    /// What it starts from.
+    /// The weights that it starts from.
     pub weights: Vec<(String, Tensor)>,
     /// Token ids of the training queries.
     pub queries: Arc<Vec<Vec<u32>>>,
-    /// Of all keys.
+    /// Token ids of all keys.
     pub keys: Arc<Vec<Vec<u32>>>,
-    /// Of the validation queries.
+    /// Token ids of the validation queries.
     pub validation: Vec<Vec<u32>>,
 }
 
-/// Who watches a run.
+/// An observer of a run.
 pub trait Watch {
-    /// An epoch begins.
+    /// Is called when an epoch begins.
     fn epoch(&mut self, _epoch: usize, _of: usize, _phase: &str, _steps: usize) {}
-    /// A step is done.
+    /// Is called after each step.
     fn step(&mut self, _loss: f64, _pairs: usize) {}
-    /// Something else is happening.
+    /// Is called with a message about the other stages of a run.
     fn note(&mut self, _words: &str) {}
-    /// An epoch is over.
+    /// Is called after each epoch.
     fn record(&mut self, _record: &EpochRecord) {}
 }
 
-/// Nobody watches.
+/// An observer that ignores everything.
 #[derive(Debug)]
 pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Trained {
-    /// As served.
+    /// The quantizer as the engine uses it.
     pub quantizer: Quantizer,
-    /// The epoch it is of, and all its numbers.
+    /// The figures of the run, among them the epoch that was taken.
     pub report: serde_json::Value,
-    /// The encoder's weights as a safetensors file, where it learned too.
+    /// Recall at 10 of each validation query, by codes.
+    pub recalls: Vec<f64>,
+    /// The encoder's weights as a safetensors file, if it was trained too.
     pub encoder: Option<Vec<u8>>,
 }
 
 /// How a run ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// To its end.
+    /// It was completed.
     Trained(Box<Trained>),
-    /// By request, with the checkpoint of the last whole epoch (none if 0) left for the next session.
+    /// It was stopped. The checkpoint of the last complete epoch, if there is one, is kept for the next session.
     Stopped {
-        /// Whole epochs done.
+        /// Complete epochs.
         epochs: usize,
     },
 }

@@ -1,5 +1,5 @@
-//! The loop: warm-up by CE(q, k), start of the codewords, epochs of the method's own objective; after each, the recall
-//! over all keys, the checkpoint, the line in the log.
+//! The training loop: warm-up by CE(q, k), initialisation of the codewords, then epochs of the method's objective. After
+//! each epoch it measures recall over all keys, and writes the checkpoint and a line of the log.
 
 mod adam;
 mod clock;
@@ -37,29 +37,29 @@ use distill::Course;
 use served::Learned;
 use worker::{Job, Load, Material, State, Step, Worker, ask};
 
-/// One run.
+/// One training run.
 pub struct Trainer<'a> {
     config: &'a TrainConfig,
     lessons: &'a Lessons<'a>,
     run: &'a Run,
     stop: &'a AtomicBool,
     fleet: Fleet<Job, ()>,
-    /// Pairs per device and step, or queries of `distill`: the configured batch, or fewer if there are too few.
+    /// Pairs (or queries of `distill`) per device and step: the configured batch, or fewer if there are not enough.
     rows: usize,
-    /// What `distill` draws from.
+    /// The queries from which `distill` draws its batches.
     course: Option<Arc<Course>>,
-    /// Of each row of the corpus, the row that stands for its text: rows of one text are no negatives of each other.
+    /// For each row of the corpus, the first row with the same text: rows with equal texts are no negatives of each other.
     twins: Vec<u32>,
-    /// What the last encoder that was asked made of the texts.
+    /// The vectors that the most recent encoder gave for the texts.
     learned: Option<Arc<Learned>>,
 }
 
-/// Whether there are rows and pairs enough, before anything is spent on them; `distill` needs no pairs. Returns the devices.
+/// Checks that there are enough rows and pairs, before any time is spent; `distill` needs no pairs. Returns the devices.
 pub fn check_sizes(config: &TrainConfig, pairs: usize, rows: usize) -> Result<Vec<devices::Named>> {
     config.check()?;
     let devices = devices::parse(&config.devices)?;
     ensure!(
-        pairs >= 2 * devices.len() || !config.method.needs_pairs(),
+        pairs >= 2 * devices.len() || !config.learns_from_pairs(),
         "{pairs} pairs are too few: a device needs 2 at least, and there are {} devices",
         devices.len()
     );
@@ -73,7 +73,7 @@ pub fn check_sizes(config: &TrainConfig, pairs: usize, rows: usize) -> Result<Ve
 }
 
 impl<'a> Trainer<'a> {
-    /// Checks configuration and data against each other, and starts the devices. `stop` is looked at between steps.
+    /// Checks that configuration and data fit, and starts the devices. `stop` is checked between steps.
     pub fn new(
         config: &'a TrainConfig,
         lessons: &'a Lessons<'a>,
@@ -134,7 +134,7 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    /// To the end, from the last checkpoint if there is one.
+    /// Runs to the end, from the last checkpoint if there is one.
     pub fn run(mut self, watch: &mut dyn Watch) -> Result<Outcome> {
         tch::set_num_threads(self.config.threads as i32);
         let began = cpu_seconds();
@@ -230,13 +230,13 @@ impl<'a> Trainer<'a> {
         Ok(Outcome::Trained(Box::new(trained)))
     }
 
-    /// The encoder as given, the head from its vectors, no codewords yet.
+    /// Returns the initial model: the encoder as given, a head from its vectors, no codewords yet.
     fn start(&mut self) -> Result<Model> {
         let encoder = match self.lessons.texts {
             Some(texts) => Some(Bert::new(&texts.shape, &texts.weights)?),
             None => None,
         };
-        // An encoder cut to its first layers gives other vectors than the whole: those are what the head starts from.
+        // An encoder cut to its first layers gives other vectors than the complete one. The head starts from these.
         let values = encoder.iter().flat_map(Bert::parameters);
         let values: Named = values.map(|p| (p.name, p.tensor.detach())).collect();
         let head = start::head(self.seen(&values)?.vectors(), self.config)?;
@@ -263,8 +263,8 @@ impl<'a> Trainer<'a> {
         self.steps_an_epoch() * self.rows * self.fleet.devices()
     }
 
-    /// One pass over the pairs in an order of its own; the mean loss, or nothing if a stop was asked for. The last
-    /// pairs of the order, too few for a step, wait for the next epoch's.
+    /// Makes one pass over the pairs in a random order. Returns the mean loss, or `None` if the run was stopped. The last
+    /// pairs, too few for a step, are left out of this epoch.
     fn epoch(
         &mut self,
         epoch: usize,
@@ -370,7 +370,7 @@ impl<'a> Trainer<'a> {
         ask(&mut self.fleet, jobs).map(|_| ())
     }
 
-    /// The first device's state. All processors must have the same, to the bit.
+    /// Returns the state of the first device. The states of all CPU devices must be equal, bit for bit.
     fn state(&mut self) -> Result<State> {
         let job = |_| |worker: &mut Worker| Ok(worker.state());
         let jobs = (0..self.fleet.devices()).map(job).collect();
@@ -396,13 +396,13 @@ impl<'a> Trainer<'a> {
     }
 }
 
-/// For another thread, which may change them.
+/// Copies tensors for another thread, which may change them.
 fn copies(named: &Named) -> Named {
     let copied = named.iter().map(|(name, t)| (name.clone(), t.copy()));
     copied.collect()
 }
 
-/// A checkpoint of a model that has taken no step.
+/// Returns the checkpoint of a model that has taken no step.
 fn fresh(model: &Model) -> Checkpoint {
     let zeros = |named: &Named| {
         named

@@ -1,4 +1,4 @@
-//! A model as it would be served: its validation recall after an epoch, its quantizer and its numbers at the end.
+//! A model as the engine would use it: its validation recall after an epoch, and its quantizer and figures at the end.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::model::Model;
 use crate::model::bert::{PREFIX, write_weights};
 use crate::program::checkpoint::{Checkpoint, Named};
 
-/// Of the quantizer that an epoch of PQ or OPQ is judged by; the end has the whole effort.
+/// Steps and rows of the quantizer with which an epoch of PQ or OPQ is measured. The final quantizer gets all of them.
 const QUICK_ITERATIONS: usize = 5;
 const QUICK_SAMPLE: usize = 16_384;
-/// The number of texts that a device reads at a time, which takes little of its timeout.
+/// Texts that a device encodes at a time, which takes far less than its timeout.
 const ROUND: usize = 256;
 
 impl<'a> Trainer<'a> {
-    /// Keys and validation queries as the encoder of these values sees them.
+    /// Returns keys and validation queries as encoded by the encoder with these values.
     pub(super) fn seen(&mut self, values: &Named) -> Result<Seen<'a>> {
         let Some(texts) = self.lessons.texts else {
             return Ok(Seen::Stored(self.lessons));
@@ -34,7 +34,7 @@ impl<'a> Trainer<'a> {
             .filter(|(name, _)| name.starts_with(PREFIX))
             .map(|(name, tensor)| (name.clone(), tensor.shallow_clone()))
             .collect();
-        // The start of the head and that of the codewords, the last epoch and the end may be of the same encoder.
+        // Some stages follow each other without a change of the encoder.
         let fingerprint = fingerprint(&encoder);
         if let Some(learned) = self
             .learned
@@ -64,7 +64,8 @@ impl<'a> Trainer<'a> {
         Ok(Seen::Learned(learned))
     }
 
-    /// Vectors of texts (texts, hidden) as a database stores them; all devices read, texts of like length at a time.
+    /// Returns the vectors of texts (texts, hidden) as a database stores them. All devices encode; texts of similar length
+    /// go together.
     fn read(&mut self, texts: &[Vec<u32>], hidden: usize) -> Result<Vec<f32>> {
         let devices = self.fleet.devices();
         let mut order: Vec<usize> = (0..texts.len()).collect();
@@ -91,7 +92,7 @@ impl<'a> Trainer<'a> {
         Ok(vectors)
     }
 
-    /// Validation recall at 10 and mean codeword use, as they would be served.
+    /// Returns the validation recall at 10 and the mean number of used codewords, as the engine would find them.
     pub(super) fn validate(
         &mut self,
         checkpoint: &Checkpoint,
@@ -111,7 +112,7 @@ impl<'a> Trainer<'a> {
         Ok((recall, Some(used)))
     }
 
-    /// The model's own codewords, or those that PQ or OPQ finds behind its head.
+    /// Returns the quantizer of the model's codewords, or for PQ and OPQ that of codewords trained behind its head.
     fn quantizer(&self, model: &Model, seen: &Seen<'_>, config: &TrainConfig) -> Result<Quantizer> {
         let metric = self.lessons.corpus.metric;
         match &model.codebook {
@@ -124,7 +125,7 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// The best epoch's model as it is served, and its numbers.
+    /// Returns the quantizer of the best epoch with its figures.
     pub(super) fn finish(&mut self, checkpoint: &Checkpoint) -> Result<Trained> {
         let values = if checkpoint.best.is_empty() {
             &checkpoint.values
@@ -134,7 +135,7 @@ impl<'a> Trainer<'a> {
         let model = self.restore(values, &checkpoint.constants)?;
         let seen = self.seen(values)?;
         let quantizer = self.quantizer(&model, &seen, self.config)?;
-        // Numbered for the scan, before anything has codes.
+        // Codewords are renumbered for the scan; no codes exist yet.
         let quantizer = quantizer.arranged()?;
         let questions = seen.questions();
         let keys = Keys::new(seen.keys(), &quantizer)?.threads(self.config.threads);
@@ -162,22 +163,23 @@ impl<'a> Trainer<'a> {
         Ok(Trained {
             quantizer,
             report,
+            recalls: found.places.recalls(10),
             encoder,
         })
     }
 }
 
-/// Keys and validation queries as a model's encoder gives them.
+/// Vectors of keys and validation queries.
 pub(super) enum Seen<'a> {
-    /// By the encoder that stays as it is.
+    /// Those that are stored: the encoder is not trained.
     Stored(&'a Lessons<'a>),
-    /// By one that learns.
+    /// Those of an encoder that is trained.
     Learned(Arc<Learned>),
 }
 
-/// What an encoder made of all texts.
+/// The vectors that an encoder gave for all texts.
 pub(super) struct Learned {
-    /// Of the encoder.
+    /// The fingerprint of the encoder.
     fingerprint: u64,
     /// (rows, hidden)
     keys: Vec<f32>,

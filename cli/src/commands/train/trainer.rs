@@ -98,7 +98,9 @@ fn arguments(train: &Train, method: Option<Method>, settings: &Settings) -> Vec<
     add("--query-log", path(&train.query_log));
     add("--valid", path(&train.valid));
     add("--queries", path(&train.columns.queries));
+    add("--html", path(&train.html));
     add("--config", path(&train.config));
+    add("--only", train.only.map(|_| "scorer".into()));
     add("--method", method.map(|method| method.name().into()));
     add("--sampling", train.sampling.as_deref().map(Into::into));
     add("--devices", train.devices.as_deref().map(Into::into));

@@ -11,6 +11,8 @@ use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::recording::copy_dir;
 use mopqdb_trainer::random::Random;
 
+mod scorer;
+
 const DIM: usize = 16;
 const ROWS: usize = 400;
 
@@ -340,7 +342,7 @@ fn texts(test: &str) -> Option<Place> {
     };
     let new = CreateOptions::bundle(mopqdb::bundle::tiny_bundle());
     let db = Database::create(place.path("db"), &new, Options::default()).unwrap();
-    let words: Vec<&str> = include_str!("../../engine/assets/tiny-words.txt")
+    let words: Vec<&str> = include_str!("../../../engine/assets/tiny-words.txt")
         .split_whitespace()
         .collect();
     let mut random = Random::new(12, "texts", 0);
@@ -355,6 +357,14 @@ fn texts(test: &str) -> Option<Place> {
     db.close().unwrap();
     fs::write(place.path("pairs.tsv"), pairs).unwrap();
     Some(place)
+}
+
+/// Opens the database and rebuilds it under a model.
+fn rebuilt(place: &Place, model: &mopqdb::ModelInfo) -> Database {
+    let db = Database::open(place.path("db"), Options::default()).unwrap();
+    let options = RebuildOptions::default().model(Some(model.id));
+    db.rebuild(&options).unwrap();
+    db
 }
 
 /// Rebuilds with the model that a run printed, and queries.
