@@ -144,12 +144,18 @@ impl Database {
     /// rows are there, or none. If it returns an error nothing was changed, except for
     /// [`Error::OutcomeUnknown`](crate::Error::OutcomeUnknown).
     pub fn insert(&self, rows: &[Row]) -> Result<Inserted> {
-        self.store.insert(rows.into())
+        self.insert_batch(rows.into())
     }
 
     /// Inserts rows that are given in columns, as [`insert`](Self::insert) does.
     pub fn insert_batch(&self, rows: RowBatch<'_>) -> Result<Inserted> {
-        self.store.insert(rows)
+        self.insert_watched(rows, &Watch::new())
+    }
+
+    /// Inserts rows as [`insert`](Self::insert) does, unless `watch` stops it before they are written: then nothing is
+    /// changed. Texts are encoded before.
+    pub fn insert_watched(&self, rows: RowBatch<'_>, watch: &Watch) -> Result<Inserted> {
+        self.store.insert(rows, watch)
     }
 
     /// Learns a quantizer from the rows themselves, PQ or OPQ, and registers it as a model. Queries are answered by it

@@ -224,6 +224,15 @@ impl Error {
         }
     }
 
+    /// Returns the error of an [encoder](crate::encoder::Encoder) that a program brings: a [`Model`](Self::Model) error with
+    /// the program's own as its source.
+    pub fn encoder(
+        what: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::model_because(what, source)
+    }
+
     /// Returns an [`Invalid`](Self::Invalid) error; `what` says what to do instead.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())

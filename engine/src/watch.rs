@@ -1,5 +1,6 @@
 //! Progress and cancellation of long operations.
 
+use crate::error::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +55,15 @@ impl Watch {
     pub(crate) fn report(&self, done: u64, total: u64) {
         if let Some(progress) = &self.progress {
             progress(Progress { done, total });
+        }
+    }
+
+    /// Returns [`Error::Cancelled`] if the operation should stop: for work that has changed nothing yet, as that of an
+    /// [encoder](crate::encoder::Encoder::encode_keys_watched).
+    pub fn check(&self) -> Result<()> {
+        match self.is_stopped() {
+            true => Err(Error::Cancelled("nothing was changed")),
+            false => Ok(()),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::row::Serving;
 use crate::row::{Given, Row, RowsKind};
 use crate::stored::{Precision, Stored};
 use crate::threads;
+use crate::watch::Watch;
 use crate::words::{Choice, Vocabulary, Words};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -285,17 +286,48 @@ impl Model {
 
     /// Returns the vectors of these texts as keys, rounded as they are stored: n x dim.
     pub fn encode_keys(&self, texts: &[&str]) -> Result<Stored> {
-        let vectors = self.encoder()?.encode_keys(texts)?;
+        self.encode_keys_watched(texts, &Watch::new())
+    }
+
+    /// Does the same until `watch` stops it.
+    pub(crate) fn encode_keys_watched(&self, texts: &[&str], watch: &Watch) -> Result<Stored> {
+        let mut vectors = self.encoder()?.encode_keys_watched(texts, watch)?;
         let text = |row: usize| shorten(texts[row]);
+        if vectors.len() != texts.len() * self.dim {
+            return Err(Error::model(format!(
+                "the encoder gave {} values for {} texts; its vectors have {}",
+                vectors.len(),
+                texts.len(),
+                self.dim
+            )));
+        }
         if let Some(at) = vectors.iter().position(|x| !x.is_finite()) {
             return Err(Error::model(format!(
                 "the encoder gave a value that is not finite for the text {:?}",
                 text(at / self.dim)
             )));
         }
+        // The graph of a bundle gives vectors of length 1 itself.
+        if self.metric == Metric::Cosine && self.has_plugged_encoder() {
+            for (row, vector) in vectors.chunks_exact_mut(self.dim).enumerate() {
+                let (unit, _) = normalised(vector).ok_or_else(|| {
+                    Error::model(format!(
+                        "the encoder gave zeros for the text {:?}: they have no direction to compare by cosine",
+                        text(row)
+                    ))
+                })?;
+                vector.copy_from_slice(&unit);
+            }
+        }
         self.round(&vectors, |row| {
             format!("the vector of the text {:?}", text(row))
         })
+    }
+
+    /// Returns `true` if a program brings the encoder.
+    fn has_plugged_encoder(&self) -> bool {
+        let manifest = self.bundle.as_ref().map(Bundle::manifest);
+        manifest.is_some_and(|manifest| manifest.plugged_encoder.is_some())
     }
 
     /// Returns the vectors as they are stored: n x dim. For cosine they have length 1.

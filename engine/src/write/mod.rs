@@ -38,6 +38,7 @@ use crate::row::Serving;
 use crate::row::{Inserted, RowBatch};
 use crate::snapshot::Snapshot;
 use crate::version::publish::Versions;
+use crate::watch::Watch;
 use crate::write::sealer::Bell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,11 +79,12 @@ impl Store {
     }
 
     /// Inserts or replaces rows; returns when they are durable.
-    pub(crate) fn insert(&self, rows: RowBatch<'_>) -> Result<Inserted> {
+    pub(crate) fn insert(&self, rows: RowBatch<'_>, watch: &Watch) -> Result<Inserted> {
         self.expect_room()?;
         loop {
             let snapshot = self.current();
-            let prepared = prepare::insert(&snapshot, rows)?;
+            let prepared = prepare::insert(&snapshot, rows, watch)?;
+            watch.check()?;
             let mut inserted = prepared.inserted;
             if prepared.changes.is_empty() {
                 return Ok(inserted);

@@ -5,6 +5,7 @@ use crate::log::Change;
 use crate::row::{Given, Inserted, RowBatch};
 use crate::snapshot::{Place, Snapshot};
 use crate::stored::{Stored, StoredRef};
+use crate::watch::Watch;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,7 +25,11 @@ pub(crate) struct Prepared {
 }
 
 /// Prepares an insert. Every row is checked before anything is encoded.
-pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: RowBatch<'_>) -> Result<Prepared> {
+pub(crate) fn insert(
+    snapshot: &Arc<Snapshot>,
+    rows: RowBatch<'_>,
+    watch: &Watch,
+) -> Result<Prepared> {
     let model = &snapshot.model;
     let mut prepared = Prepared::new(snapshot);
     // Of rows with the same key the last counts.
@@ -78,7 +83,7 @@ pub(crate) fn insert(snapshot: &Arc<Snapshot>, rows: RowBatch<'_>) -> Result<Pre
     }
     prepared.vectors = match texts.is_empty() {
         true => vectors,
-        false => model.encode_keys(&texts)?,
+        false => model.encode_keys_watched(&texts, watch)?,
     };
     prepared.codes = match prepared.vectors.as_ref() {
         StoredRef::F32(values) => model.quantize_batch(values)?,

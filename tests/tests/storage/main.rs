@@ -6,6 +6,7 @@ mod housekeeping;
 mod isolation;
 mod model;
 mod opening;
+mod plugged;
 mod precision;
 mod prefixes;
 mod rebuilding;

@@ -23,9 +23,10 @@ pub use onnx::{
 };
 
 use crate::error::Result;
+use crate::watch::Watch;
 use half::f16;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Turns texts into vectors, row-major, [`dim`](Self::dim) values per text, in the order of the texts.
 ///
@@ -44,6 +45,15 @@ pub trait Encoder: Send + Sync {
 
     /// Encodes queries, which some models encode differently from keys.
     fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>>;
+
+    /// Encodes keys as [`encode_keys`](Self::encode_keys) does, and ends with [`Error::Cancelled`](crate::Error::Cancelled)
+    /// soon after `watch` is stopped. By default it looks before the texts are encoded, and after.
+    fn encode_keys_watched(&self, texts: &[&str], watch: &Watch) -> Result<Vec<f32>> {
+        watch.check()?;
+        let vectors = self.encode_keys(texts)?;
+        watch.check()?;
+        Ok(vectors)
+    }
 }
 
 /// An encoder that the program supplies.
@@ -82,6 +92,25 @@ fn user_dir() -> Option<PathBuf> {
     absolute("XDG_DATA_HOME")
         .map(|dir| dir.join("mopqdb"))
         .or_else(|| absolute("HOME").map(|home| home.join(".local/share/mopqdb")))
+}
+
+/// Folders that [`look_in`] added, the last one first.
+static ADDED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Adds a folder in which ONNX Runtime is looked for, before those of [`native_dirs`]: for a program that comes with the
+/// library, or knows a package that does. The variable `MOPQDB_ONNXRUNTIME` still goes before it.
+pub fn look_in(dir: impl Into<PathBuf>) {
+    let dir = dir.into();
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    added.retain(|other| *other != dir);
+    added.insert(0, dir);
+}
+
+/// Returns the folders that [`look_in`] added.
+#[cfg(feature = "onnx")]
+fn added_dirs() -> Vec<PathBuf> {
+    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    added.clone()
 }
 
 fn variable(name: &str) -> Option<PathBuf> {

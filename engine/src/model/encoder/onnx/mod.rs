@@ -22,6 +22,7 @@ use super::{Encoder, EncoderOptions, EncoderSpec};
 use crate::disk::mmap::Mapping;
 use crate::error::{Error, Result};
 use crate::threads;
+use crate::watch::Watch;
 use batch::{Batch, WINDOW, batches};
 use crossbeam::channel;
 use session::Graph;
@@ -132,14 +133,18 @@ impl Encoder for OnnxEncoder {
     }
 
     fn encode_keys(&self, texts: &[&str]) -> Result<Vec<f32>> {
-        self.key.encode(texts, self.dim)
+        self.encode_keys_watched(texts, &Watch::new())
     }
 
     fn encode_queries(&self, texts: &[&str]) -> Result<Vec<f32>> {
         self.query
             .as_ref()
             .unwrap_or(&self.key)
-            .encode(texts, self.dim)
+            .encode(texts, self.dim, &Watch::new())
+    }
+
+    fn encode_keys_watched(&self, texts: &[&str], watch: &Watch) -> Result<Vec<f32>> {
+        self.key.encode(texts, self.dim, watch)
     }
 }
 
@@ -155,9 +160,11 @@ impl Tower {
         }
     }
 
-    fn encode(&self, texts: &[&str], dim: usize) -> Result<Vec<f32>> {
+    /// Encodes texts; `watch` is looked at after each batch.
+    fn encode(&self, texts: &[&str], dim: usize, watch: &Watch) -> Result<Vec<f32>> {
         let mut vectors = vec![0.0; texts.len() * dim];
         let mut place = |batch: &Batch, made: &[f32]| -> Result<()> {
+            watch.check()?;
             if made.len() != batch.len() * dim {
                 return Err(Error::model(format!(
                     "the encoder gave {} dimensions, but {dim} before",

@@ -1,7 +1,7 @@
 //! Finding and loading ONNX Runtime, once per process, when an encoder is first used.
 
 use crate::error::{Error, Result};
-use crate::model::encoder::native_dirs;
+use crate::model::encoder::{added_dirs, native_dirs};
 use ort::environment::Environment;
 use ort::logging::LogLevel;
 use std::env;
@@ -19,8 +19,8 @@ const REMEDY: &str = "set MOPQDB_HOME to the directory that contains it, or name
 /// One environment serves every session of the process, because ort allows only one.
 static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
 
-/// Returns the path of the library that would be loaded: the one in `MOPQDB_ONNXRUNTIME`, else one in [`native_dirs`],
-/// else the system's.
+/// Returns the path of the library that would be loaded: the one in `MOPQDB_ONNXRUNTIME`, else one in a folder that the
+/// program [added](crate::encoder::look_in), else one in [`native_dirs`], else the system's.
 pub fn locate_onnxruntime() -> Result<PathBuf> {
     candidates()?.into_iter().next().ok_or_else(missing)
 }
@@ -37,7 +37,7 @@ fn candidates() -> Result<Vec<PathBuf>> {
     if let Some(named) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
         return named_library(&named).map(|path| vec![path]);
     }
-    let mut places = Vec::new();
+    let mut places = added_dirs();
     for dir in native_dirs() {
         places.push(dir.join("onnxruntime"));
         places.push(dir);
