@@ -4,7 +4,7 @@
 # An empty environment (`env -i HOME PATH`) is enough; rustup's usual directory is on the path without its profile line.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help demo test claim lint portable doc setup clean native-onnxruntime native-model native-libtorch default-bundle
+.PHONY: help demo test test-python claim lint portable doc setup clean native-onnxruntime native-model native-libtorch default-bundle
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 22
@@ -23,6 +23,11 @@ test: native-onnxruntime native-model native-libtorch ## run all tests of the wo
 	else \
 	  cargo test --workspace; \
 	fi
+	@python/tests/run.sh
+
+test-python: native-libtorch default-bundle ## the Python package: its wheel, in a fresh environment, with its tests, types and examples
+	cargo build --quiet --workspace --bin mopqdb --bin mopqdb-train
+	@python/tests/run.sh
 
 claim: native-libtorch native-model ## test on a small corpus that MoPQ finds more than OPQ, with an interval
 	cargo test --workspace --test claim -- --nocapture
