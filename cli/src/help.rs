@@ -11,15 +11,37 @@ Start:
 Results go to stdout, progress and warnings to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage;
 3 corrupt data; 4 locked by another process; 5 missing part (encoder library, trainer).";
 
-/// Returns the page of a command: its name, and the output of `--help`.
-fn page(command: &clap::Command, name: &str) -> String {
+/// The end of each command's page, which has no options that every command has.
+const COMMON: &str = "\nOptions of every command: [`mopqdb`](README.md#mopqdb).\n";
+
+/// Returns the text of `--help` as a section: its title, and the lines that `keep` leaves of it.
+fn section(command: &clap::Command, name: &str, keep: impl Fn(Vec<&str>) -> Vec<&str>) -> String {
     let help = command
         .clone()
         .term_width(100)
         .render_long_help()
         .to_string();
-    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let help = keep(help.lines().map(str::trim_end).collect());
     format!("# {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end())
+}
+
+/// Removes the options that every command has: `--help`, `--version` and those below the heading of [`Settings`].
+///
+/// [`Settings`]: crate::settings::Settings
+fn without_common(mut help: Vec<&str>) -> Vec<&str> {
+    let first = (help.iter()).position(|line| line.trim_start().starts_with("-h, --help"));
+    let heading = help.iter().position(|line| *line == "Everywhere:");
+    let (Some(mut first), Some(heading)) = (first, heading) else {
+        return help;
+    };
+    let is_heading = |line: &&str| !line.is_empty() && !line.starts_with(' ');
+    let rest = (help[heading + 1..].iter()).position(is_heading);
+    let end = rest.map_or(help.len(), |rest| heading + 1 + rest);
+    if first > 0 && help[first - 1] == "Options:" {
+        first -= 1;
+    }
+    help.drain(first..end);
+    help
 }
 
 /// Returns the pages of `docs/cli` by file name: one per command, and the index.
@@ -27,7 +49,7 @@ pub fn pages() -> Vec<(String, String)> {
     let mut top = crate::command();
     top.build();
     let mut list = String::from(
-        "# The command line\n\nMade from `mopqdb --help`; a test keeps them the same.\n\n",
+        "# The command line\n\nMade from the text of `--help`; a test keeps them the same.\n\n",
     );
     let mut pages = Vec::new();
     for command in top
@@ -40,19 +62,18 @@ pub fn pages() -> Vec<(String, String)> {
             .map(ToString::to_string)
             .unwrap_or_default();
         list += &format!("- [`mopqdb {name}`]({name}.md): {about}\n");
-        let mut text = page(command, &format!("mopqdb {name}"));
+        let mut text = section(command, &format!("mopqdb {name}"), without_common);
         for inner in command
             .get_subcommands()
             .filter(|inner| inner.get_name() != "help")
         {
-            text += &format!(
-                "\n#{}",
-                page(inner, &format!("mopqdb {name} {}", inner.get_name()))
-            );
+            let name = format!("mopqdb {name} {}", inner.get_name());
+            text += &format!("\n#{}", section(inner, &name, without_common));
         }
+        text += COMMON;
         pages.push((format!("{name}.md"), text));
     }
-    list += &format!("\n{}", page(&top, "mopqdb"));
+    list += &format!("\n{}", section(&top, "mopqdb", |help| help));
     pages.push(("README.md".into(), list));
     pages
 }
@@ -78,6 +99,8 @@ mod tests {
         }
         for (name, text) in &pages {
             let found = std::fs::read_to_string(docs.join(name)).unwrap_or_default();
+            let is_index = name == "README.md";
+            assert_eq!(text.contains("--memory-limit <"), is_index, "{name}");
             assert!(
                 found == *text,
                 "docs/cli/{name} differs from --help; run `MOPQDB_WRITE_DOCS=1 cargo test -p mopqdb-cli page`"
