@@ -3,7 +3,7 @@
 /// The text below the list of commands.
 pub const TOP: &str = "\
 Start:
-  mopqdb insert my.db articles.jsonl          # makes my.db and fills it
+  mopqdb insert my.db articles.jsonl          # creates my.db and fills it
   mopqdb query my.db \"how do birds navigate\"
   mopqdb train my.db --pairs clicks.tsv       # learns from pairs of query and key
   mopqdb rebuild my.db                        # re-encodes all rows, then switches

@@ -27,7 +27,7 @@ pub struct Backup {
     /// Leave out models that are not active, with their codes, and the records of training
     #[arg(long)]
     active_only: bool,
-    /// Share files with the database by hard links, where the file system can, instead of copying them
+    /// Share files with the database by hard links, if the file system supports them, instead of copying them
     #[arg(long)]
     link: bool,
 }

@@ -37,7 +37,7 @@ pub struct Bench {
     /// Hits per query
     #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=mopqdb::MAX_K as i64))]
     k: u32,
-    /// Which scores find the rows: `codes`, `auto` or `exact`; default: codes, or exact where there are none
+    /// Search mode: `codes`, `auto` or `exact`; default: codes, or exact if there are none
     #[arg(long, value_name = "HOW", value_parser = super::query::search)]
     search: Option<Search>,
     /// Candidates of `--search auto`

@@ -21,7 +21,7 @@ Examples:
   mopqdb create my.db --encoder none --dim 128 --metric ip
   mopqdb create my.db --dim 768 --store i8         # a quarter of the disk, nearly the same answers")]
 pub struct Create {
-    /// Directory to make
+    /// Directory to create
     #[arg(value_name = "DB")]
     db: PathBuf,
     /// `default`, `none`, or the directory of a bundle; `none` when --dim is given
@@ -37,10 +37,10 @@ pub struct Create {
     /// for texts
     #[arg(long, value_name = "PRECISION", value_parser = precision)]
     store: Option<Precision>,
-    /// Do not index the words of texts: they take disk and time, and `--search words` needs them
+    /// Do not index the words of texts. The index takes disk space and time, and `--search words` needs it
     #[arg(long, conflicts_with = "language")]
     no_words: bool,
-    /// Language of the texts, whose word ends are cut off: english (the default), german, ..., or none
+    /// Language of the texts, for stemming: english (the default), german, ..., or none
     #[arg(long, value_name = "LANG", value_parser = language)]
     language: Option<Language>,
 }

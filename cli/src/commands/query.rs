@@ -18,14 +18,14 @@ use std::sync::mpsc;
 /// Find the rows nearest to a text or a vector
 ///
 /// `--search auto` finds candidates by their codes and by their words, and orders them by their stored vectors plus the
-/// weighted score of their words. `codes` takes the codes alone, `words` the words alone (BM25), `exact` compares the query
-/// with every stored vector. Without codes and words, `auto` is `exact`.
+/// weighted score of their words. `codes` uses only the codes, `words` only the words (BM25), and `exact` compares the
+/// query with every stored vector. Without codes and words, `auto` equals `exact`.
 ///
 /// Prints one hit per line: rank, score, key, text. In a pipe, fields are tab-separated and complete; tabs, line ends
 /// and backslashes in them are written \t, \n, \r and \\. Ranks start at 1 for each query (--json includes the query).
 /// On a terminal, control characters and bidirectional controls are shown as �. Larger scores are better: the cosine,
 /// the inner product, or the negative squared distance for l2. With `--search codes` the score is estimated from the
-/// code; with words, it has their part too.
+/// code; with words, their score is added.
 ///
 /// Words are joined by spaces. Words that begin with a dash must follow `--`, except negative numbers.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ Examples:
   mopqdb query my.db bird navigation --offset 10     # the next ten
   mopqdb query my.db bird navigation --explain       # what each stage did
   mopqdb query my.db \"E0382\" --search words        # the words alone
-  mopqdb query my.db \"taxes\" --prefix 2024/          # only among keys that begin so
+  mopqdb query my.db \"taxes\" --prefix 2024/          # only keys that begin with 2024/
   some-program | mopqdb query my.db --stdin --json   # one answer per line, as the lines come")]
 pub struct Query {
     /// The database
@@ -66,7 +66,7 @@ pub struct Query {
     /// default: ten per hit, at least 400
     #[arg(long, value_name = "C")]
     candidates: Option<usize>,
-    /// How `auto` makes one order of vectors and words: `weighted`, or `rrf` for reciprocal ranks; default: weighted
+    /// How `auto` combines vectors and words: `weighted`, or `rrf` for reciprocal ranks; default: weighted
     #[arg(long, value_name = "HOW", default_value = "weighted", value_parser = fusion, hide_default_value = true)]
     fusion: Fusion,
     /// Skip the first N hits

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// new model. Under the same encoder only the codes are computed again, and no text is encoded. The old model answers
 /// until the switch. If interrupted, the same command continues.
 ///
-/// Where another process has the database open for writing, that process makes the switch when the rows are prepared;
-/// --wait bounds how long to wait for it (exit code 4: the prepared work is kept).
+/// If another process has the database open for writing, that process makes the switch when the rows are prepared.
+/// --wait limits how long to wait for it (exit code 4: the prepared work is kept).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

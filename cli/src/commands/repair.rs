@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Repair a damaged database, and report every decision
 ///
-/// Works on a database that does not open. Reads every byte. Recomputes codes from vectors and vectors from texts,
+/// Works on a database that can't be opened. Reads every byte. Recomputes codes from vectors and vectors from texts,
 /// corrects single flipped bits, and keeps all undamaged rows of a damaged file. Never deletes a file with rows: unused
 /// files move to `orphans/` in the database.
 ///

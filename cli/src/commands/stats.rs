@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// Show rows, bytes per row by kind, segments, deletions, drift, and whether retraining is advised
 ///
 /// New rows are in the log, later in segments, which are immutable files. A deleted or replaced row takes space in its
-/// segment until compaction drops it. `memory that a query reads` is what one query scans: the codes of all rows, or
-/// their vectors under the model `exact`. `disk` is what the files of the database take, by kind.
+/// segment until compaction removes it. `memory that a query reads` is what one query scans: the codes of all rows, or
+/// their vectors under the model `exact`. `disk` is the size of the database's files, by kind.
 ///
 /// Drift compares rows inserted since training with those it was trained on: their distance to their codes, and the
 /// codewords that they use. Retraining is advised if there are at least 1,000 new rows, and their mean error is 15%

@@ -14,12 +14,12 @@ use std::path::PathBuf;
 
 /// Choose how many candidates queries take, for a recall that you name
 ///
-/// Measures recall and time of `--search auto` with growing numbers of candidates, prints what each finds, and stores the
-/// fewest that find at least `--recall` of what the most find. Queries under this model take as many from then on, in
-/// proportion to their hits, unless they say otherwise. Rolling back to another model brings its own setting back.
+/// Measures recall and time of `--search auto` with growing numbers of candidates, prints both, and stores the smallest
+/// number that finds at least `--recall` of what the largest finds. Queries under this model then take this number, in
+/// proportion to their hits, unless they set their own. After a switch to another model, that model's setting applies.
 ///
 /// With --pairs, recall counts the right answers; with --queries (one text per line, or vectors as .npy), the hits of
-/// exact search. Use real queries: queries made of stored rows find themselves, and mislead.
+/// exact search. Use real queries: a query that is a stored row finds itself, which is misleading.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ pub struct Tune {
     pairs: Option<PathBuf>,
     #[command(flatten)]
     columns: Columns,
-    /// The share of what the most candidates find: above 0, at most 1
+    /// The share of what the largest number of candidates finds: above 0, at most 1
     #[arg(long, value_name = "R")]
     recall: f64,
     /// Hits per query

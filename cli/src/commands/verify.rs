@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Check a database for damage
 ///
 /// Reads every byte and compares it with its checksum. Takes no lock, changes nothing, and works on a database that
-/// does not open. --deep also recomputes every code from its stored vector and compares it bit by bit, without the
+/// can't be opened. --deep also recomputes every code from its stored vector and compares it bit by bit, without the
 /// encoder. --encode N also encodes N texts again and compares them with the stored vectors (cosine of at least 0.999).
 /// Lists damage and exits with 3.
 #[derive(Debug, Args)]
