@@ -33,7 +33,7 @@ pub(crate) fn count(words: &[u64]) -> usize {
     words.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// The set bits, in order.
+/// Returns the positions of the set bits, in order.
 pub(crate) fn ones(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
     words.iter().enumerate().flat_map(|(at, &word)| {
         let next = |left: &u64| Some(left & left.wrapping_sub(1)).filter(|&left| left != 0);
@@ -42,13 +42,13 @@ pub(crate) fn ones(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Sets a bit for each item that passes, up to 64 to the word.
+/// Sets a bit for each item that passes, up to 64 items per word.
 ///
-/// Bits that are set stay so. Requires: `out` has a word for each 64 items.
+/// Bits that are set stay set. Requires: `out` has a word for each 64 items.
 #[inline(always)]
 pub(crate) fn collect<T: Copy>(items: &[T], out: &mut [u64], test: impl Fn(T) -> bool) {
-    // Eight results, a byte each, are gathered into the highest byte of the product: the factor moves byte i there, to
-    // bit i. Compilers compare many items at once into bytes, but not into bits.
+    // Eight results, one byte each, are gathered into the highest byte of the product: the factor moves byte i to bit i
+    // of it. Compilers vectorise comparisons into bytes, but not into bits.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let (whole, rest) = items.as_chunks::<64>();
     for (items, word) in whole.iter().zip(&mut *out) {

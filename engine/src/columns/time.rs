@@ -1,23 +1,23 @@
-//! Points in time: RFC 3339 in text, microseconds since 1970 in UTC as a number.
+//! Points in time: RFC 3339 as text, microseconds since 1970 in UTC as a number.
 
 const DAY: i64 = 86_400 * SECOND;
 const SECOND: i64 = 1_000_000;
-/// The first microsecond of the year 0000 and the one after the last of 9999: what four digits can write.
+/// From the first microsecond of the year 0000 to the end of 9999: the years that four digits can express.
 const STORABLE: std::ops::Range<i64> = -62_167_219_200 * SECOND..253_402_300_800 * SECOND;
 
-/// Returns `true` if RFC 3339 can write it.
+/// Returns `true` if RFC 3339 can express it.
 pub(crate) fn is_storable(micros: i64) -> bool {
     STORABLE.contains(&micros)
 }
 
-/// Reads a point in time: `2024-05-01T12:00:00.25+02:00`, or a date alone, which is its midnight in UTC.
+/// Parses a point in time: `2024-05-01T12:00:00.25+02:00`, or a date alone, which means midnight in UTC.
 ///
 /// # Errors
-/// What is expected, or what is wrong.
+/// A message that says what is expected or what is wrong.
 pub(crate) fn parse(text: &str) -> Result<i64, String> {
     let expected = || {
         format!(
-            "{text:?} is no timestamp; write it as 2024-05-01T12:00:00Z, with Z or an offset such as +02:00"
+            "{text:?} is not a timestamp; write it as 2024-05-01T12:00:00Z, with Z or an offset such as +02:00"
         )
     };
     let mut rest = text.as_bytes();
@@ -29,7 +29,7 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
     let month = next(&mut rest, b'-')?;
     let day = next(&mut rest, b'-')?;
     if !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) {
-        return Err(format!("{text:?} is no timestamp: there is no such day"));
+        return Err(format!("{text:?} is not a timestamp: there is no such day"));
     }
     let midnight = days_since_1970(year, month, day) * DAY;
     if rest.is_empty() {
@@ -44,7 +44,7 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
     let second = next(&mut rest, b':')?;
     if hour > 23 || minute > 59 || second > 59 {
         return Err(format!(
-            "{text:?} is no timestamp: there is no such time of day (a leap second can't be stored)"
+            "{text:?} is not a timestamp: there is no such time of day (a leap second can't be stored)"
         ));
     }
     let mut micros = 0;
@@ -56,7 +56,7 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
         let (fraction, after) = fraction.split_at(len);
         if fraction.iter().skip(6).any(|&digit| digit != b'0') {
             return Err(format!(
-                "{text:?} has more than six digits behind the point of the seconds: microseconds are stored"
+                "{text:?} has more than six decimal places in its seconds; only microseconds are stored"
             ));
         }
         micros = (0..6).fold(0, |sum, at| {
@@ -82,13 +82,11 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
     let instant = midnight + time - offset;
     match is_storable(instant) {
         true => Ok(instant),
-        false => Err(format!(
-            "{text:?} is outside of the years 0000 to 9999 in UTC"
-        )),
+        false => Err(format!("{text:?} is outside the years 0000 to 9999 in UTC")),
     }
 }
 
-/// Writes a point in time in UTC, with as many digits of the second as it needs.
+/// Formats a point in time in UTC, with as many decimal places as it needs.
 pub(crate) fn format(micros: i64) -> String {
     let (days, time) = (micros.div_euclid(DAY), micros.rem_euclid(DAY));
     let (year, month, day) = date(days);
@@ -126,7 +124,7 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-// Years begin in March here, so that the leap day is the last of its year, and 400 of them have 146,097 days.
+// Years begin in March here, so that the leap day is the last day of its year, and 400 years have 146,097 days.
 
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };

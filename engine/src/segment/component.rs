@@ -14,7 +14,7 @@ use std::path::Path;
 /// A kind of file of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Component {
-    /// What the user gave: keys, texts or vectors.
+    /// What the user inserted: keys, texts or vectors.
     Rows,
     /// One encoder's output for the texts.
     Vecs,
@@ -22,13 +22,13 @@ pub(crate) enum Component {
     Codes,
     /// The word index of the texts.
     Words,
-    /// Which rows are dead, as of a version.
+    /// The rows that are dead in a version.
     Deletions,
-    /// What the user gave besides: the columns of the rows.
+    /// The columns of the rows, which the user inserted too.
     Columns,
 }
 
-/// What a file that is made from a segment's rows says of these.
+/// What a file that is made from a segment's rows says about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MadeFrom {
     pub(crate) segment: SegmentId,
@@ -37,8 +37,8 @@ pub(crate) struct MadeFrom {
 }
 
 impl Component {
-    /// Returns `true` if such files can be computed again from the segment's rows. The others hold what the user gave or
-    /// did: they are removed only for a reason that can be seen on disk.
+    /// Returns `true` if such files can be computed again from the segment's rows. The others hold what the user
+    /// inserted or deleted: they are removed only for a reason that can be seen on disk.
     pub(crate) fn is_derived(self) -> bool {
         match self {
             Self::Vecs | Self::Codes | Self::Words => true,
@@ -46,7 +46,7 @@ impl Component {
         }
     }
 
-    /// Returns the kind of container that such a file is.
+    /// Returns the kind of container of such a file.
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Rows => Kind::Rows,
@@ -61,7 +61,7 @@ impl Component {
     /// Opens such a file, reads all of it and returns what is damaged.
     ///
     /// # Errors
-    /// As opening it does.
+    /// Those of opening the file.
     pub(crate) fn verify(self, files: &dyn Storage, path: &Path) -> Result<Vec<Error>> {
         Ok(match self {
             Self::Rows => RowsFile::open(files, path)?.verify(),
@@ -79,7 +79,7 @@ impl Component {
     /// Returns the rows that a file was made from, if such files are made from rows.
     ///
     /// # Errors
-    /// As opening it does.
+    /// Those of opening the file.
     pub(crate) fn made_from(self, files: &dyn Storage, path: &Path) -> Result<Option<MadeFrom>> {
         let (segment, rows_hash, rows) = match self {
             Self::Vecs => {
@@ -109,7 +109,7 @@ impl Component {
 }
 
 impl FileName {
-    /// Returns which kind of file has this name.
+    /// Returns the kind of file that has this name.
     pub(crate) fn component(self) -> Component {
         match self {
             Self::Rows(_) => Component::Rows,

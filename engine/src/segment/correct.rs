@@ -8,8 +8,8 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::path::Path;
 
-/// Writes a copy of a damaged file in which single flipped bits are corrected, to `to`. Returns how many places were
-/// corrected; with none, nothing is written. The copy may still be damaged elsewhere.
+/// Writes a copy of a damaged file to `to`, with single flipped bits corrected. Returns the number of corrected places;
+/// if it is 0, nothing is written. The copy may still be damaged elsewhere.
 pub fn correct(files: &dyn Files, path: &Path, kind: Kind, to: &Path) -> Result<u32> {
     plain(path).map_err(Error::io("opening", path))?;
     let file = File::open(path).map_err(Error::io("opening", path))?;

@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 /// The dead rows of one segment in one version: one bit per row, set if it is dead.
 ///
-/// Kept in memory (one bit per row) while its segment is open, written as one small file by each version that changes
-/// it.
+/// Kept in memory while its segment is open, and written as one small file by each version that changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deletions {
     segment: SegmentId,
@@ -42,7 +41,7 @@ impl Deletions {
         self.segment
     }
 
-    /// Returns the version that first knew all of these.
+    /// Returns the first version in which all of these rows are dead.
     pub fn version(&self) -> Generation {
         self.version
     }
@@ -68,7 +67,7 @@ impl Deletions {
         self.words[row.0 as usize / 64] >> (row.0 % 64) & 1 == 1
     }
 
-    /// Marks a row dead. Returns whether it was alive.
+    /// Marks a row dead. Returns `true` if it was live.
     pub fn insert(&mut self, row: RowId) -> bool {
         let was_alive = !self.contains(row);
         self.words[row.0 as usize / 64] |= 1 << (row.0 % 64);
@@ -85,12 +84,12 @@ impl Deletions {
         })
     }
 
-    /// Returns where the file is, by its name.
+    /// Returns the name of the file.
     pub fn name(&self) -> FileName {
         FileName::Deletions(self.segment, self.version)
     }
 
-    /// Writes and syncs the file and gives it its name; the caller syncs the directory.
+    /// Writes and syncs the file and renames it to its final name; the caller syncs the directory.
     pub fn write(&self, files: Arc<dyn Files>, path: &Path) -> Result<Written> {
         let mut output = Output::create(files, path, Kind::Deletions)?;
         let meta = Meta {
@@ -105,8 +104,7 @@ impl Deletions {
         output.finish()
     }
 
-    /// Returns the segment and the version that a file is of, by its content; `None` if it is
-    /// damaged.
+    /// Returns the segment and the version of a file, according to its content; `None` if it is damaged.
     pub fn identify(files: &dyn Storage, path: &Path) -> Option<(SegmentId, Generation)> {
         let file = SegmentFile::open(files, path, Kind::Deletions).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
@@ -145,7 +143,7 @@ impl Deletions {
     }
 
     #[cfg(any(test, feature = "testing"))]
-    /// Reads a file again from disk and tells what is damaged.
+    /// Reads a file again from disk and returns what is damaged.
     pub fn verify(files: &dyn Storage, path: &Path) -> Vec<Error> {
         Self::read(files, path).err().into_iter().collect()
     }

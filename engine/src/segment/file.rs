@@ -33,7 +33,7 @@ impl SegmentFile {
         &self.container
     }
 
-    /// Turns an error of the format into one of this file.
+    /// Adds the path of this file to an error of the format.
     #[cold]
     pub(super) fn wrong(&self, error: FormatError) -> Error {
         error.at(&self.path)
@@ -43,14 +43,14 @@ impl SegmentFile {
         (self.container.part(section, check)).map_err(|e| self.wrong(e))
     }
 
-    /// Returns a section checked where it is touched, of this many bytes.
+    /// Returns a section that is checked when it is first read and has this many bytes.
     pub(super) fn sized(&self, section: Section, len: Option<u64>) -> Result<Part> {
         let part = (self.container.touched(section)).map_err(|e| self.wrong(e))?;
         part.expect_len(len).map_err(|e| self.wrong(e))?;
         Ok(part)
     }
 
-    /// Returns all of a section checked by chunks, as fields.
+    /// Decodes a section that is checked by chunks.
     pub(super) fn decode<T: Decode>(&self, section: Section) -> Result<T> {
         let part = self.part(section, Check::Chunks)?;
         let decode = || {
@@ -67,7 +67,8 @@ impl SegmentFile {
         (self.container.checked(part, range)).map_err(|e| self.wrong(e))
     }
 
-    /// Part of a section as numbers in place. Sections and mappings are aligned for any of them.
+    /// Returns a part of a section as numbers in place. Sections and mappings have the alignment that any of them
+    /// needs.
     #[inline]
     pub(super) fn numbers<T: bytemuck::AnyBitPattern>(
         &self,
@@ -79,7 +80,7 @@ impl SegmentFile {
         Ok(bytemuck::cast_slice(bytes))
     }
 
-    /// Returns `true` if some of the rows of `width` bytes of a section are probably not in memory, by looking at a few.
+    /// Returns `true` if some rows of `width` bytes of a section are probably not in memory, after checking a few.
     pub(super) fn lacks(&self, part: &Part, width: usize, rows: &[u32]) -> bool {
         // Each check is a system call of 0.7 us.
         const ONE_IN: usize = 100;
@@ -89,8 +90,8 @@ impl SegmentFile {
         file.lacks(some.map(|&row| first + row as usize * width))
     }
 
-    /// Begins to read rows of `width` bytes of a section, all at once: those that were never read, or every one. Requires: rows
-    /// ascend.
+    /// Begins to read rows of `width` bytes of a section, all at once: those that were never read, or, with `every`,
+    /// all. Requires: rows ascend.
     pub(super) fn prefetch(&self, part: &Part, width: usize, rows: &[u32], every: bool) {
         let file = self.container.file();
         let first = part.offset() as usize;
@@ -119,18 +120,18 @@ impl SegmentFile {
         (self.container.block(part, range, sum)).map_err(|e| self.wrong(e))
     }
 
-    /// Returns an error if the file's name stands for other contents. Names that are not mopqdb's are not checked.
+    /// Returns an error if the content does not belong to the file's name. Names that are not mopqdb's are not checked.
     pub(super) fn expect_name(&self, holds: FileName) -> Result<()> {
         match FileName::of(&self.path) {
             Some(name) if name != holds => {
-                let what = format!("the file holds what {holds} should");
+                let what = format!("the file has the content of {holds}");
                 Err(Error::corrupt(&self.path, Section::Meta.name(), 0, what))
             }
             _ => Ok(()),
         }
     }
 
-    /// A file made from rows is read with no others.
+    /// Checks that the file was made from these rows, because it must not be read with others.
     pub(super) fn expect_rows(
         &self,
         made_from: (SegmentId, RowsHash, u32),
@@ -142,7 +143,11 @@ impl SegmentFile {
         }
         let tell =
             |(segment, hash, rows)| format!("{rows} rows of segment {segment} with hash {hash}");
-        let what = format!("made from {}, not {}", tell(made_from), tell(given));
+        let what = format!(
+            "it was made from {}, not from {}",
+            tell(made_from),
+            tell(given)
+        );
         Err(Error::corrupt(&self.path, Section::Meta.name(), 0, what))
     }
 

@@ -1,7 +1,7 @@
-//! From the hash of a key to rows: entries of (hash, row) in order, and where each bucket of them begins.
+//! An index from the hash of a key to rows: sorted entries of (hash, row), and the position of each bucket of them.
 //!
-//! A bucket has about eight entries, a cache line: a lookup reads two start positions and one bucket. Segments keep the
-//! two arrays in sections, runs of the tail in memory.
+//! A bucket has about eight entries, a cache line: a lookup reads two positions and one bucket. Segments keep the two
+//! arrays in sections, runs of the tail in memory.
 
 use crate::ids::RowId;
 use xxhash_rust::xxh3::xxh3_64;
@@ -19,13 +19,14 @@ impl KeyHash {
         Self((xxh3_64(key.as_bytes()) >> 32) as u32)
     }
 
-    /// Ascends with the hash, so that buckets of sorted entries are ranges.
+    /// Returns the bucket, which ascends with the hash, so that buckets of sorted entries are ranges.
     #[inline]
     pub(crate) fn bucket(self, buckets: u32) -> usize {
         ((u64::from(self.0) * u64::from(buckets)) >> 32) as usize
     }
 
-    /// Hash in the upper half, row in the lower: sorted, entries are in the order of hashes, then of rows.
+    /// Returns an entry: the hash in the upper half, the row in the lower. Sorted entries are ordered by hash, then by
+    /// row.
     #[inline]
     pub(crate) fn entry(self, row: u32) -> u64 {
         u64::from(self.0) << 32 | u64::from(row)
@@ -38,7 +39,7 @@ impl KeyHash {
     }
 }
 
-/// Returns how many buckets this many rows have.
+/// Returns the number of buckets for this many rows.
 pub(crate) fn buckets(rows: u32) -> u32 {
     rows.div_ceil(ENTRIES_PER_BUCKET).max(1)
 }
@@ -47,18 +48,18 @@ pub(crate) fn buckets(rows: u32) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct KeyIndex {
     entries: Vec<u64>,
-    /// One more than there are buckets.
+    /// The position of each bucket, and the end of the last.
     starts: Vec<u32>,
 }
 
 impl KeyIndex {
-    /// Of entries in any order.
+    /// Creates an index of entries in any order.
     pub(crate) fn of(mut entries: Vec<u64>) -> Self {
         entries.sort_unstable();
         Self::sorted(entries)
     }
 
-    /// Of two neighbours: the rows of `newer` follow those of `older`, which are this many.
+    /// Merges two neighbours: the rows of `newer` follow the rows of `older`, of which there are `rows`.
     pub(crate) fn merged(older: &Self, newer: &Self, rows: u32) -> Self {
         let mut entries = Vec::with_capacity(older.entries.len() + newer.entries.len());
         let mut rest = &older.entries[..];
@@ -85,7 +86,7 @@ impl KeyIndex {
         Self { entries, starts }
     }
 
-    /// Returns the rows whose keys have this hash, last first: of those with the same key the last one
+    /// Returns the rows whose keys have this hash, the last first, because the last of several rows with one key
     /// counts.
     pub(crate) fn rows_of(&self, hash: KeyHash) -> impl Iterator<Item = RowId> {
         let bucket = hash.bucket(buckets(self.entries.len() as u32));
@@ -100,12 +101,12 @@ impl KeyIndex {
         })
     }
 
-    /// Sorted.
+    /// Returns the entries, sorted.
     pub(crate) fn entries(&self) -> &[u64] {
         &self.entries
     }
 
-    /// Returns where each bucket begins, and where the last one ends.
+    /// Returns the position of each bucket, and the end of the last one.
     pub(crate) fn starts(&self) -> &[u32] {
         &self.starts
     }
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_found_and_no_other_however_the_index_was_made() {
+    fn every_key_is_found_and_no_other_in_built_and_merged_indexes() {
         let keys: Vec<String> = (0..3000).map(|n| format!("key {n}")).collect();
         for cut in [0, 1, 7, 1000, 2999, 3000] {
             let (older, newer) = keys.split_at(cut);
@@ -140,11 +141,11 @@ mod tests {
             let hash = KeyHash::of(&format!("key {n}"));
             index(&keys).rows_of(hash).collect::<Vec<_>>()
         });
-        assert!(found.count() < 3, "32 bits of hash agree by chance only");
+        assert!(found.count() < 3, "32-bit hashes agree only by chance");
     }
 
     #[test]
-    fn of_rows_with_one_hash_the_last_comes_first() {
+    fn the_last_row_with_a_hash_comes_first() {
         let keys = vec!["a".to_string(), "b".into(), "a".into()];
         let found: Vec<_> = index(&keys).rows_of(KeyHash::of("a")).collect();
         assert_eq!(found, [RowId(2), RowId(0)]);

@@ -1,9 +1,9 @@
 //! The files of a segment, all immutable: [`RowsFile`], [`VecsFile`], [`CodesFile`], [`WordsFile`] and [`Deletions`],
 //! with their writers.
 //!
-//! A writer streams into a temporary file; `finish` consumes it, syncs the file and gives it its name. The name is
-//! durable once the caller has synced the directory, which it does once for all files of a commit. A reader checks
-//! frame and lengths when it opens a file, and every other byte before it is served; see [`crate::format`].
+//! A writer streams into a temporary file; `finish` consumes it, syncs the file and renames it to its final name. The
+//! name is durable once the caller has synced the directory, which it does once for all files of a commit. A reader
+//! checks frame and lengths when it opens a file, and every other byte before it is used; see [`crate::format`].
 
 mod codes;
 pub(crate) mod columns;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The first 12 hexadecimal digits of the id of a model, an encoder or words settings: enough for a name, while the whole id is in
-/// the file.
+/// The first 12 hexadecimal digits of the id of a model, an encoder or words settings. They are enough for a name,
+/// because the file contains the whole id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ShortId([u8; 6]);
 
@@ -56,7 +56,7 @@ pub enum FileName {
 }
 
 impl FileName {
-    /// Returns the segment whose file it is.
+    /// Returns the segment to which the file belongs.
     pub fn segment(self) -> SegmentId {
         match self {
             Self::Rows(segment)
@@ -73,7 +73,7 @@ impl FileName {
         dir.join(self.to_string())
     }
 
-    /// Returns the name of a path, if it is one of ours.
+    /// Returns the name at the end of a path, if it is a segment file's.
     pub fn of(path: &Path) -> Option<Self> {
         path.file_name()?.to_str()?.parse().ok()
     }
@@ -81,7 +81,7 @@ impl FileName {
 
 impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Ten digits keep names in order in a listing; more are fine.
+        // Ten digits keep names in order in a listing; longer numbers are allowed.
         match self {
             Self::Rows(segment) => write!(f, "{segment:010}.rows"),
             Self::Vecs(segment, encoder) => write!(f, "{segment:010}.{encoder}.vecs"),
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back_and_no_other_spelling_is() {
+    fn names_are_parsed_as_they_are_written_and_no_other_spelling_is_accepted() {
         let short = ShortId::of(&[0xa0; 32]);
         for (name, spelled) in [
             (FileName::Rows(SegmentId(7)), "0000000007.rows"),

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A container written to a temporary file. Dropped before `finish`, it leaves nothing.
+/// A container that is written to a temporary file, which is removed if the value is dropped before `finish`.
 pub(super) struct Output {
     files: Arc<dyn Files>,
     path: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn create(files: Arc<dyn Files>, path: &Path, kind: Kind) -> Result<Self> {
         let tmp = temporary(path);
-        let writer = create_anew(&*files, &tmp).and_then(|file| ContainerWriter::new(file, kind));
+        let writer = create_replacing(&*files, &tmp).and_then(|file| ContainerWriter::new(file, kind));
         let writer = writer.map_err(Error::io("creating", &tmp))?;
         Ok(Self {
             files,
@@ -29,7 +29,7 @@ impl Output {
         })
     }
 
-    /// Returns where the file will be.
+    /// Returns the final path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -47,12 +47,12 @@ impl Output {
         self.writing(|writer| writer.section(section, check, bytes))
     }
 
-    /// Returns the number of bytes of the section begun last.
+    /// Returns the number of bytes written to the current section.
     pub(super) fn section_len(&self) -> u64 {
         self.writer.as_ref().map_or(0, ContainerWriter::section_len)
     }
 
-    /// Syncs the file, then gives it its name. The caller syncs the directory.
+    /// Syncs the file, then renames it to its final name. The caller syncs the directory.
     pub(super) fn finish(mut self) -> Result<Written> {
         let writer = self.writer.take().expect("finish consumes the output");
         let synced = writer.finish().and_then(|(mut file, written)| {
@@ -68,7 +68,7 @@ impl Output {
                 Ok(written)
             });
         if renamed.is_err() {
-            // The error that counts is the first; a temporary file that stays is removed at the next open.
+            // The first error is returned. If removing the temporary file fails, the next open removes it.
             let _ = self.files.remove(&self.tmp);
         }
         renamed
@@ -92,7 +92,7 @@ impl Drop for Output {
     }
 }
 
-/// A byte buffer that moves to a temporary file when it is large.
+/// A byte buffer that is moved to a temporary file when it becomes large.
 pub(super) struct Spill {
     files: Arc<dyn Files>,
     path: PathBuf,
@@ -102,10 +102,10 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    /// A spill costs no more memory than this.
+    /// The most memory that a buffer uses.
     const MEMORY: usize = 1 << 20;
 
-    /// Nothing yet; the file will be named after `path`.
+    /// Creates an empty buffer, whose file will be named after `path`.
     pub(super) fn new(files: Arc<dyn Files>, path: &Path, what: &str) -> Self {
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(format!(".{what}"));
@@ -132,7 +132,7 @@ impl Spill {
         Ok(())
     }
 
-    /// All bytes, in order and in pieces.
+    /// Calls `each` with all bytes, in order and in pieces.
     pub(super) fn drain(mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         if self.file.is_none() {
             return each(&self.memory);
@@ -140,7 +140,7 @@ impl Spill {
         self.write_out()?;
         let spilled = (self.files.map(&self.path)).map_err(Error::io("reading", &self.path))?;
         if spilled.len() as u64 != self.len {
-            let found = format!("{} of {} bytes came back", spilled.len(), self.len);
+            let found = format!("{} of {} bytes were read back", spilled.len(), self.len);
             return Err(Error::io("reading", &self.path)(io::Error::other(found)));
         }
         spilled.chunks(Self::MEMORY).try_for_each(&mut each)
@@ -150,7 +150,7 @@ impl Spill {
         let mut write = || {
             let file = match &mut self.file {
                 Some(file) => file,
-                none => none.insert(create_anew(&*self.files, &self.path)?),
+                none => none.insert(create_replacing(&*self.files, &self.path)?),
             };
             file.write_all(&self.memory)
         };
@@ -169,7 +169,7 @@ impl Drop for Spill {
 }
 
 /// Creates a temporary file, replacing one that a killed process left.
-fn create_anew(files: &dyn Files, tmp: &Path) -> io::Result<Box<dyn NewFile>> {
+fn create_replacing(files: &dyn Files, tmp: &Path) -> io::Result<Box<dyn NewFile>> {
     match files.remove(tmp) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
         _ => files.create(tmp),

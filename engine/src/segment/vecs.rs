@@ -20,13 +20,13 @@ pub struct VecsMeta {
     pub segment: SegmentId,
     /// The rows file whose texts were encoded.
     pub rows_hash: RowsHash,
-    /// The encoder, its whole id.
+    /// The id of the encoder, in full.
     pub encoder: [u8; 32],
-    /// Rows, as many as the rows file has.
+    /// The number of rows, equal to that of the rows file.
     pub rows: u32,
-    /// Returns the number of values per vector.
+    /// The number of values per vector.
     pub dim: u32,
-    /// How they are rounded.
+    /// The precision of the stored values.
     pub precision: Precision,
 }
 
@@ -55,7 +55,7 @@ impl Decode for VecsMeta {
             encoder: fields.array()?,
             rows: fields.u32()?,
             dim: fields.u32()?,
-            // Version 1 has halves alone, and does not say so.
+            // Version 1 has only halves, and does not say so.
             precision: match fields.left() {
                 0 => Precision::F16,
                 _ => vectors::precision(fields.u32()?, fields)?,
@@ -76,7 +76,7 @@ pub struct VecsWriter {
 }
 
 impl VecsWriter {
-    /// Begins a file. `path` is where it will be once finished.
+    /// Begins a file. `path` is its final path.
     pub fn create(files: Arc<dyn Files>, path: &Path, meta: VecsMeta) -> Result<Self> {
         let mut output = Output::create(files, path, Kind::Vecs)?;
         let vectors = VectorsWriter::begin(&mut output, meta.dim as usize, meta.precision)?;
@@ -92,7 +92,7 @@ impl VecsWriter {
         self.vectors.push(&mut self.output, vectors)
     }
 
-    /// Syncs the file and gives it its name; the caller syncs the directory.
+    /// Syncs the file and renames it to its final name; the caller syncs the directory.
     pub fn finish(mut self) -> Result<Written> {
         let rows = self.vectors.rows();
         assert_eq!(rows, u64::from(self.meta.rows), "every row has a vector");
@@ -124,12 +124,12 @@ impl VecsFile {
         })
     }
 
-    /// Returns what the file is about.
+    /// Returns the metadata of the file.
     pub fn meta(&self) -> &VecsMeta {
         &self.meta
     }
 
-    /// Returns `Corrupt` unless the file was made from these rows.
+    /// Returns an error unless the file was made from these rows.
     pub fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
         let meta = &self.meta;
         (self.file).expect_rows((meta.segment, meta.rows_hash, meta.rows), rows)
@@ -171,12 +171,12 @@ impl VecsFile {
         self.vectors.prefetch(&self.file, rows);
     }
 
-    /// Releases the memory of what was read, for sequential readers.
+    /// Releases the memory of the pages that were read, for sequential readers.
     pub fn release(&self) {
         self.file.container().file().release();
     }
 
-    /// Reads everything and tells what is damaged.
+    /// Reads everything and returns what is damaged.
     pub fn verify(&self) -> Vec<Error> {
         self.file.damaged_chunks()
     }

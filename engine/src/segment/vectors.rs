@@ -7,7 +7,7 @@ use crate::format::{Check, FormatError, Part, Section, Take};
 use crate::stored::{Precision, StoredRef};
 use std::ops::Range;
 
-/// Returns the number that stands for a precision in META; 1 stands for texts.
+/// Returns the number of a precision in META; 1 means texts.
 pub(super) fn number(precision: Precision) -> u32 {
     match precision {
         Precision::F32 => 2,
@@ -16,20 +16,20 @@ pub(super) fn number(precision: Precision) -> u32 {
     }
 }
 
-/// Returns the precision that a number in META stands for.
+/// Returns the precision for a number in META.
 pub(super) fn precision(number: u32, fields: &Take<'_>) -> Result<Precision, FormatError> {
     let known = Precision::ALL.into_iter();
     known
         .into_iter()
         .find(|precision| self::number(*precision) == number)
-        .ok_or_else(|| fields.wrong(format!("values of sort {number}")))
+        .ok_or_else(|| fields.wrong(format!("values of unknown kind {number}")))
 }
 
-/// Writes the sections, vector after vector.
+/// Writes the sections, one vector after another.
 pub(super) struct VectorsWriter {
     dim: usize,
     precision: Precision,
-    /// Written behind the values.
+    /// Scales, which are written after the values.
     scales: Vec<f32>,
     rows: u64,
 }
@@ -50,10 +50,14 @@ impl VectorsWriter {
     /// Appends vectors.
     ///
     /// # Panics
-    /// If they are of another precision, or not whole.
+    /// If they have another precision, or are incomplete.
     #[inline]
     pub(super) fn push(&mut self, output: &mut Output, vectors: StoredRef<'_>) -> Result<()> {
-        assert_eq!(vectors.precision(), self.precision, "as the file says");
+        assert_eq!(
+            vectors.precision(),
+            self.precision,
+            "all vectors have the precision of the file"
+        );
         assert_eq!(
             vectors.len() % self.dim,
             0,
@@ -75,7 +79,7 @@ impl VectorsWriter {
         self.rows
     }
 
-    /// Writes what had to wait for the last vector.
+    /// Writes everything that follows the last vector.
     pub(super) fn finish(self, output: &mut Output) -> Result<()> {
         match self.precision {
             Precision::F32 | Precision::F16 => Ok(()),

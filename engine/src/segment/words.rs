@@ -1,6 +1,6 @@
 //! The word index of the texts of a segment: the files of the search library, packed into one file.
 //!
-//! Only the `words` module knows what the files mean. Here they are names and bytes, and every byte has a checksum.
+//! Only the module `words` interprets the files. Here they are names and bytes, and every byte has a checksum.
 
 use super::file::SegmentFile;
 use super::names::{FileName, ShortId};
@@ -22,7 +22,7 @@ pub struct WordsMeta {
     pub rows_hash: RowsHash,
     /// How texts become terms.
     pub words: WordsId,
-    /// Rows, as many as the rows file has.
+    /// The number of rows, equal to that of the rows file.
     pub rows: u32,
     /// The version of the search library's files.
     pub index_version: u32,
@@ -83,14 +83,14 @@ impl Decode for Packed {
 /// Packs the files of a word index into a words file.
 pub struct WordsPacker {
     output: Output,
-    /// INDEX_FILES, without the file begun last.
+    /// INDEX_FILES, without the current file.
     table: Vec<u8>,
-    /// The name of the file begun last, and where it begins.
+    /// The name of the current file, and its position.
     open: Option<(String, u64)>,
 }
 
 impl WordsPacker {
-    /// Begins a file. `path` is where it will be once finished.
+    /// Begins a file. `path` is its final path.
     pub fn create(files: Arc<dyn Files>, path: &Path) -> Result<Self> {
         let mut output = Output::create(files, path, Kind::Words)?;
         output.begin(Section::Index, Check::Chunks)?;
@@ -101,15 +101,18 @@ impl WordsPacker {
         })
     }
 
-    /// Ends the packed file before, and begins the next one.
+    /// Ends the previous packed file and begins the next one.
     pub fn begin(&mut self, name: &str) {
         self.end();
         self.open = Some((name.to_owned(), self.output.section_len()));
     }
 
-    /// Appends to the packed file begun last.
+    /// Appends to the current packed file.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        assert!(self.open.is_some(), "a file is begun before it is written");
+        assert!(
+            self.open.is_some(),
+            "a file must be begun before it is written"
+        );
         self.output.write(bytes)
     }
 
@@ -121,7 +124,7 @@ impl WordsPacker {
         }
     }
 
-    /// Syncs the words file and gives it its name; the caller syncs the directory.
+    /// Syncs the words file and renames it to its final name; the caller syncs the directory.
     pub fn finish(mut self, meta: &WordsMeta) -> Result<Written> {
         self.end();
         (self.output).section(Section::IndexFiles, Check::Chunks, &self.table)?;

@@ -1,4 +1,4 @@
-//! Patterns of `LIKE`: `%` stands for any characters, `_` for one.
+//! Patterns of `LIKE`: `%` matches any characters, `_` one.
 
 /// A pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ enum Piece {
     Byte(u8),
     /// One character.
     One,
-    /// Any characters. Two do not follow each other.
+    /// Any characters. Two of these are never adjacent.
     Many,
 }
 
@@ -17,7 +17,7 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// If it ends with the character that escapes the next.
+    /// If it ends with the escape character.
     pub(crate) fn new(pattern: &str, escape: Option<char>) -> Result<Self, String> {
         let mut pieces = Vec::with_capacity(pattern.len());
         let mut chars = pattern.chars();
@@ -31,7 +31,7 @@ impl Pattern {
                     Some(escaped) => literal(&mut pieces, escaped),
                     None => {
                         return Err(format!(
-                            "the pattern ends with {c:?}, which escapes the character after it"
+                            "the pattern ends with {c:?}, which must be followed by the character that it escapes"
                         ));
                     }
                 },
@@ -47,12 +47,12 @@ impl Pattern {
         Ok(Self(pieces))
     }
 
-    /// Its bytes in memory.
+    /// Returns its size in memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.len() * size_of::<Piece>()
     }
 
-    /// Returns what every match begins with.
+    /// Returns the prefix of every match.
     pub(crate) fn prefix(&self) -> Vec<u8> {
         let bytes = self.0.iter().map_while(|piece| match piece {
             Piece::Byte(byte) => Some(*byte),
@@ -68,7 +68,7 @@ impl Pattern {
             .then(|| String::from_utf8(prefix).expect("bytes of characters"))
     }
 
-    /// Returns `true` if everything matches that begins with the prefix.
+    /// Returns `true` if everything that begins with the prefix matches.
     pub(crate) fn is_prefix(&self) -> bool {
         self.0.last() == Some(&Piece::Many) && self.prefix().len() + 1 == self.0.len()
     }
@@ -76,7 +76,7 @@ impl Pattern {
     /// Returns `true` if the string matches. Case counts.
     pub(crate) fn matches(&self, string: &[u8]) -> bool {
         let (mut piece, mut at) = (0, 0);
-        // The last `%` passed, and where what it stands for ends.
+        // The last `%` passed, and the end of what it matches.
         let mut many: Option<(usize, usize)> = None;
         loop {
             let next = match self.0.get(piece) {
@@ -92,7 +92,7 @@ impl Pattern {
             };
             match (next, many) {
                 (Some(next), _) => (piece, at) = (piece + 1, next),
-                // It stands for one more character.
+                // It matches one more character.
                 (None, Some((after, end))) if end < string.len() => {
                     let end = char_end(string, end);
                     many = Some((after, end));
@@ -104,7 +104,7 @@ impl Pattern {
     }
 }
 
-/// Where the character at a place ends.
+/// Returns the end of the character at a position.
 fn char_end(string: &[u8], at: usize) -> usize {
     let rest = string[at + 1..].iter();
     at + 1 + rest.take_while(|&&byte| byte & 0xc0 == 0x80).count()
@@ -114,7 +114,7 @@ fn char_end(string: &[u8], at: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The definition.
+    /// The definition of a match.
     fn matches(pattern: &[char], string: &[char]) -> bool {
         match pattern.split_first() {
             None => string.is_empty(),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_as_they_are_defined() {
+    fn patterns_match_by_definition() {
         let strings = |letters: &[char], most: usize| {
             let mut all = vec![String::new()];
             let mut from = 0;

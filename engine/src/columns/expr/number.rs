@@ -1,20 +1,20 @@
-//! Numbers as they are written: compared with ints and floats exactly.
+//! Numbers in filters, which are compared with ints and floats exactly.
 
 use crate::columns::data::float_key;
 
-/// Larger than any int; exact in an `i128`, and no float between it and the ints is lost by stopping here.
+/// Larger than any int and exact in an `i128`. No float lies between this and the ints.
 const BEYOND: i128 = 10_i128.pow(30);
 
 /// A number of an expression.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Number {
-    /// Its place among the integers; one of more than 30 digits is cut.
+    /// Its place among the integers. A number of more than 30 digits is cut.
     integers: Place,
     /// The nearest float.
     float: f64,
 }
 
-/// Where in an order something is: on `floor`, or right behind it.
+/// A place in an order: exactly at `floor`, or right after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) floor: i128,
@@ -22,13 +22,13 @@ pub(super) struct Place {
 }
 
 impl Number {
-    /// Reads digits, a point and an exponent as the tokenizer leaves them.
+    /// Parses digits, a point and an exponent, as the tokenizer returns them.
     ///
     /// # Errors
-    /// An integer that 64 bits do not hold, or a number that no float is near to.
+    /// An integer that does not fit 64 bits, or a number beyond the floats.
     pub(super) fn parse(digits: &str, negative: bool) -> Result<Self, String> {
         let sign = if negative { "-" } else { "" };
-        let no_number = || format!("{sign}{digits} is no number");
+        let no_number = || format!("{sign}{digits} is not a number");
         let float: f64 = format!("{sign}{digits}").parse().map_err(|_| no_number())?;
         if !float.is_finite() {
             return Err(format!("{sign}{digits} is beyond the range of numbers"));
@@ -41,13 +41,13 @@ impl Number {
         Ok(Self { integers, float })
     }
 
-    /// Its place among ints.
+    /// Returns its place among ints.
     pub(super) fn among_ints(self) -> Place {
         self.integers
     }
 
-    /// Its place among the [keys](float_key) of floats. A whole number is compared as what it is, any other as the float next to it: `0.1`
-    /// equals the float that is written so.
+    /// Returns its place among the [keys](float_key) of floats. An integer is compared exactly, any other number as the
+    /// float next to it: `0.1` equals the float that is written as 0.1.
     pub(super) fn among_floats(self) -> Place {
         let Place { floor, exact } = self.integers;
         let nearest = if exact && floor.abs() < BEYOND {
@@ -60,7 +60,7 @@ impl Number {
         if !exact || floor.abs() >= BEYOND {
             return is(true);
         }
-        // A float this large or this whole is an integer, and below 2^127.
+        // A float this large, or without a fraction, is an integer below 2^127.
         match (nearest as i128).cmp(&floor) {
             std::cmp::Ordering::Equal => is(true),
             std::cmp::Ordering::Less => is(false),
@@ -72,12 +72,12 @@ impl Number {
     }
 }
 
-/// The place of a number among the integers, from its digits.
+/// Returns the place of a number among the integers, from its digits.
 fn integers(text: &str, negative: bool) -> Option<Place> {
     let (digits, exponent) = match text.split_once(['e', 'E']) {
         None => (text, 0),
         Some((digits, exponent)) => {
-            // An exponent of many digits is beyond everything, on its side.
+            // An exponent of many digits makes the number larger, or smaller, than everything.
             let saturated = if exponent.starts_with('-') { -1 } else { 1 } * 1_000_000;
             (
                 digits,
@@ -117,7 +117,7 @@ fn integers(text: &str, negative: bool) -> Option<Place> {
     })
 }
 
-/// A digit of those before and behind the point, or one of the zeros after them.
+/// Returns a digit from before or after the point, or one of the zeros after them.
 fn digit_at(whole: &str, fraction: &str, at: usize) -> u8 {
     let digit = whole.as_bytes().get(at);
     let digit = digit.or_else(|| fraction.as_bytes().get(at - whole.len()));

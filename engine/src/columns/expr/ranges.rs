@@ -3,12 +3,12 @@
 use super::ast::Compare;
 use super::number::Place;
 
-/// A set of integers, as ranges that include their ends, ascend, and do not touch.
+/// A set of integers, as inclusive ranges that ascend and do not touch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ranges(Vec<(i64, i64)>);
 
 impl Ranges {
-    /// The set of all integers in any of the ranges.
+    /// Returns the set of all integers in any of the ranges.
     pub(crate) fn new(mut ranges: Vec<(i64, i64)>) -> Self {
         ranges.retain(|(low, high)| low <= high);
         ranges.sort_unstable();
@@ -22,7 +22,7 @@ impl Ranges {
         Self(joined)
     }
 
-    /// The integers that compare so with a place.
+    /// Returns the integers for which a comparison with a place holds.
     pub(super) fn compared(compare: Compare, place: Place) -> Self {
         let Place { floor, exact } = place;
         let (min, max) = (i128::from(i64::MIN), i128::from(i64::MAX));
@@ -45,31 +45,31 @@ impl Ranges {
         }
     }
 
-    /// The ranges.
+    /// Returns the ranges.
     pub(crate) fn as_slice(&self) -> &[(i64, i64)] {
         &self.0
     }
 
-    /// Returns `true` if it has this integer.
+    /// Returns `true` if the set contains this integer.
     #[inline]
     pub(crate) fn contains(&self, value: i64) -> bool {
         let at = self.0.partition_point(|&(_, high)| high < value);
         self.0.get(at).is_some_and(|&(low, _)| low <= value)
     }
 
-    /// Returns `true` if it has none from `low` to `high`.
+    /// Returns `true` if the set contains no integer from `low` to `high`.
     pub(crate) fn misses(&self, low: i64, high: i64) -> bool {
         let at = self.0.partition_point(|&(_, end)| end < low);
         self.0.get(at).is_none_or(|&(start, _)| start > high)
     }
 
-    /// Returns `true` if it has all from `low` to `high`.
+    /// Returns `true` if the set contains all integers from `low` to `high`.
     pub(crate) fn covers(&self, low: i64, high: i64) -> bool {
         let at = self.0.partition_point(|&(_, end)| end < low);
         (self.0.get(at)).is_some_and(|&(start, end)| start <= low && high <= end)
     }
 
-    /// The integers that it does not have.
+    /// Returns the integers that are not in the set.
     pub(crate) fn complement(&self) -> Self {
         let mut others = Vec::with_capacity(self.0.len() + 1);
         let mut next = Some(i64::MIN);
@@ -83,12 +83,12 @@ impl Ranges {
         Self::new(others)
     }
 
-    /// The integers of either.
+    /// Returns the integers in either set.
     pub(crate) fn union(&self, other: &Self) -> Self {
         Self::new([&self.0[..], &other.0].concat())
     }
 
-    /// The integers of both.
+    /// Returns the integers in both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let either = self.complement().union(&other.complement());
         either.complement()
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_what_their_members_say() {
+    fn sets_agree_with_their_members() {
         let ends = [
             i64::MIN,
             i64::MIN + 1,

@@ -82,7 +82,7 @@ fn errors_name_the_cause_and_show_the_place() {
             "column \"lang\" is a string, and this is a number",
         ),
         ("at > 5", 5, "a timestamp, and this is a number"),
-        ("at > 'yesterday'", 5, "\"yesterday\" is no timestamp"),
+        ("at > 'yesterday'", 5, "\"yesterday\" is not a timestamp"),
         ("at > '2024-05-01T12:00:00'", 5, "with Z or an offset"),
         ("year = TRUE", 7, "this is TRUE"),
         ("deleted > FALSE", 0, "no order"),

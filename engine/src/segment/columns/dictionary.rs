@@ -1,4 +1,4 @@
-//! One sorted list of the strings of several sources, each there once.
+//! Merges the strings of several sources into one sorted list of distinct strings.
 
 use crate::columns::{Codes, ColumnRead, ColumnType, Piece, StringsRef};
 use crate::{Error, Result};
@@ -8,22 +8,22 @@ struct Source<'a> {
     column: &'a dyn ColumnRead,
     /// The codes of the strings, in their order.
     sorted: Vec<u32>,
-    /// The next of them.
+    /// The index of the next of them.
     at: usize,
-    /// Its string.
+    /// The string at that index.
     next: Option<&'a [u8]>,
-    /// The new codes, by the old ones.
+    /// The new codes, indexed by the old ones.
     codes: Vec<u32>,
 }
 
-/// The strings of all sources, and their codes.
+/// The distinct strings of all sources, and their codes.
 pub(super) struct Dictionary<'a> {
     sources: Vec<Option<Source<'a>>>,
-    /// Strings.
+    /// The number of strings.
     pub(super) strings: u32,
-    /// Their bytes.
+    /// The total size of the strings in bytes.
     pub(super) bytes: u64,
-    /// Where each begins, and where the last ends.
+    /// The position of each string, and the end of the last.
     pub(super) offsets: Vec<u64>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Dictionary<'a> {
             };
             each(least)?;
             for source in merged.sources.iter_mut().flatten() {
-                // A source that is a batch has equal strings more than once.
+                // A source that is a batch may have equal strings.
                 while source.next == Some(least) {
                     source.pass(merged.strings)?;
                 }
@@ -65,7 +65,7 @@ impl<'a> Dictionary<'a> {
         }
     }
 
-    /// The new code of a string of one source.
+    /// Returns the new code of a string of one source.
     pub(super) fn code(&self, source: usize, code: usize) -> u32 {
         let source = self.sources[source]
             .as_ref()
@@ -113,18 +113,18 @@ impl<'a> Source<'a> {
     }
 
     fn look(&mut self) -> Result<()> {
-        self.next = match self.sorted.get(self.at) {
-            None => None,
-            Some(&code) => {
-                let code = code as usize;
-                let strings: StringsRef<'a> = self.column.strings(code..code + 1)?;
-                let string = strings.get(0);
-                Some(
-                    string
-                        .ok_or_else(|| self.column.wrong(format!("string {code} lies nowhere")))?,
-                )
-            }
-        };
+        self.next =
+            match self.sorted.get(self.at) {
+                None => None,
+                Some(&code) => {
+                    let code = code as usize;
+                    let strings: StringsRef<'a> = self.column.strings(code..code + 1)?;
+                    let string = strings.get(0);
+                    Some(string.ok_or_else(|| {
+                        self.column.wrong(format!("string {code} has no position"))
+                    })?)
+                }
+            };
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What a columns file is about, and where the values of each column lie.
+//! The metadata of a columns file, and the positions of each column's values.
 
 use crate::columns::{BLOCK_ROWS, Column, ColumnType, Schema};
 use crate::format::{Decode, Encode, FormatError, PAGE, Put, Take};
@@ -6,50 +6,50 @@ use crate::segment::RowsHash;
 use crate::{SegmentId, columns};
 use std::ops::Range;
 
-/// Bytes of what is known of a block of rows.
+/// The size of the statistics of a block of rows in bytes.
 pub(super) const ZONE_BYTES: usize = 24;
-/// Arrays begin at multiples of this, columns at those of a page.
+/// Arrays begin at multiples of this, columns at page boundaries.
 pub(super) const ARRAY: u64 = 64;
 
-/// What a columns file is about.
+/// The metadata of a columns file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ColumnsMeta {
     /// The segment.
     pub(crate) segment: SegmentId,
     /// The rows file to which these columns belong.
     pub(crate) rows_hash: RowsHash,
-    /// Rows, as many as the rows file has.
+    /// The number of rows, equal to that of the rows file.
     pub(crate) rows: u32,
     /// No column has this id or a higher one.
     pub(crate) next_column: u32,
 }
 
-/// A column of a file, as META has it.
+/// A column of a file, as META describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) column: Column,
-    /// Rows without a value. If all are, the file has nothing else of the column.
+    /// The number of rows without a value. If all rows are, the file stores nothing else of the column.
     pub(super) nulls: u32,
-    /// Bytes of a code; zero where values are no strings.
+    /// The bytes per code; zero if values are not strings.
     pub(super) code_bytes: u32,
-    /// Strings, each of which is there once.
+    /// The number of distinct strings.
     pub(super) strings: u32,
-    /// Items of all lists.
+    /// The number of items in all lists.
     pub(super) items: u64,
-    /// Bytes of all strings.
+    /// The size of all strings in bytes.
     pub(super) string_bytes: u64,
-    /// Its first byte in the section.
+    /// The position of the column in the section.
     pub(super) offset: u64,
 }
 
-/// META: both together.
+/// The META section: metadata and columns.
 pub(super) struct Meta {
     pub(super) about: ColumnsMeta,
-    /// Ascending by id.
+    /// The columns, ascending by id.
     pub(super) entries: Vec<Entry>,
 }
 
-/// Where the arrays of a column lie in the section; those that it does not have are empty.
+/// The positions of a column's arrays in the section. Arrays that it does not have are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) valid: Range<usize>,
@@ -61,7 +61,7 @@ pub(super) struct Layout {
 }
 
 impl Entry {
-    /// Where its arrays lie; `None` if they end beyond all files.
+    /// Returns the positions of its arrays; `None` if they do not fit any file.
     pub(super) fn layout(&self, rows: u32) -> Option<Layout> {
         let rows = u64::from(rows);
         let mut at = self.offset;
@@ -96,7 +96,7 @@ impl Entry {
         })
     }
 
-    /// Whether its numbers fit its type.
+    /// Returns `true` if its numbers fit its type.
     fn is_consistent(&self, rows: u32) -> bool {
         let (has_strings, has_items) = match self.column.kind {
             ColumnType::String => (true, false),
@@ -192,7 +192,7 @@ impl Decode for Meta {
 }
 
 impl Meta {
-    /// Bytes of the section of values.
+    /// Returns the size of the section of values.
     pub(super) fn values_len(&self) -> u64 {
         let layouts = self
             .entries

@@ -9,7 +9,7 @@ use crate::{Result, RowId, Seq};
 use std::ops::Range;
 use zstd::bulk::Decompressor;
 
-/// A row, as it lies in its file.
+/// A row, as it is stored in its file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RowRef<'a> {
     /// Its position.
@@ -46,7 +46,7 @@ impl<'a> RowsCursor<'a> {
         }
     }
 
-    /// Returns the next row; it stays until the one after is asked for.
+    /// Returns the next row, which is valid until the following one is requested.
     #[expect(
         clippy::should_implement_trait,
         reason = "a row borrows from the cursor"
@@ -90,7 +90,7 @@ impl<'a> RowsCursor<'a> {
         let RowsFile { file, seqs, .. } = self.rows;
         let run = match self.run {
             Some((_, run)) if row < run.end => run,
-            // The run after the one before, if the file is as it should be.
+            // The run after the previous one, if the file is intact.
             Some((index, _)) if index + 1 < seqs.runs() => {
                 let run = seqs.run(file, index + 1)?;
                 self.run = Some((index + 1, run));

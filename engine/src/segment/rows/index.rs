@@ -1,7 +1,7 @@
-//! From a key to its row: a [`KeyIndex`] in the sections KEY_BUCKETS and KEY_ENTRIES.
+//! The index from a key to its row: a [`KeyIndex`] in the sections KEY_BUCKETS and KEY_ENTRIES.
 //!
-//! A lookup reads two start positions, one bucket, and the keys of the rows whose 32-bit hash agrees, which is rarely
-//! more than one.
+//! A lookup reads two positions, one bucket, and the keys of the rows with the same 32-bit hash, of which there is
+//! rarely more than one.
 
 use super::keys::Keys;
 use crate::format::{Check, Part, Section};
@@ -92,8 +92,8 @@ impl Index {
         Ok((hash, row))
     }
 
-    /// Every entry is in its bucket and in order, and the buckets hold all of them. (That each is the entry of its
-    /// row's key is seen by finding the keys.)
+    /// Checks that every entry is in its bucket and in order, and that the buckets contain all entries. (Looking up the
+    /// keys checks that each entry is that of its row's key.)
     pub(super) fn verify(&self, file: &SegmentFile) -> Result<()> {
         let mut last = None;
         let mut count = 0;
@@ -109,7 +109,7 @@ impl Index {
             }
         }
         if count != self.rows as usize {
-            let what = format!("buckets hold {count} of {} entries", self.rows);
+            let what = format!("buckets contain {count} of {} entries", self.rows);
             return Err(file.wrong(self.starts.wrong(0, what)));
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) const ROWS_PER_BLOCK: u32 = 64;
 pub(super) const ENTRY_BYTES: usize = 16;
 
-/// Gathers keys while the values are written, to be written after them.
+/// Collects keys while the values are written, because the keys follow the values.
 pub(super) struct KeysWriter {
     strings: Strings,
     block: Vec<u8>,
@@ -74,13 +74,13 @@ pub(super) struct Keys {
     rows: u32,
 }
 
-/// A block of keys that was just checked.
+/// A block of keys that was checked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyBlock<'a> {
     bytes: &'a [u8],
     first: u32,
     count: u32,
-    /// Where it begins in its section.
+    /// Its position in the section.
     at: usize,
 }
 
@@ -95,8 +95,7 @@ impl Keys {
         let blocks = u64::from(rows.div_ceil(ROWS_PER_BLOCK));
         let table = file.sized(Section::KeyBlocks, Some(blocks * ENTRY_BYTES as u64))?;
         let keys = file.part(Section::Keys, Check::Blocks)?;
-        // Even empty keys take four bytes. Without rows there must be no bytes, since no block
-        // would check them.
+        // Even empty keys take four bytes. Without rows there must be no bytes, since no block would check them.
         if (keys.len() as u64) < u64::from(rows) * 4 || (rows == 0 && !keys.is_empty()) {
             let what = format!("{} bytes of keys for {rows} rows", keys.len());
             return Err(file.wrong(keys.wrong(0, what)));
@@ -108,7 +107,7 @@ impl Keys {
         self.rows.div_ceil(ROWS_PER_BLOCK) as usize
     }
 
-    /// Returns a block of keys, checked now.
+    /// Returns a block of keys, after checking it.
     pub(super) fn block<'a>(&self, file: &'a SegmentFile, index: usize) -> Result<KeyBlock<'a>> {
         let words = |index: usize| -> Result<&[u64]> {
             Ok(bytemuck::cast_slice(file.checked(
@@ -122,7 +121,7 @@ impl Keys {
             next => words(next)?[0],
         };
         let (start, sum) = (this[0], this[1]);
-        // The first block begins where the section does, so that every byte is in a block.
+        // The first block begins with the section, so that every byte is in a block.
         if (index == 0 && start != 0) || start > end || end > self.keys.len() as u64 {
             let what = format!(
                 "block {index} is at bytes {start}..{end} of {}",

@@ -7,10 +7,10 @@ use crate::stored::Precision;
 use crate::{Generation, Metric, SegmentId, Seq};
 use std::num::NonZeroU32;
 
-/// Stands for texts where a precision stands for vectors.
+/// The number for texts, in the field for the precision of vectors.
 const TEXTS: u32 = 1;
 
-/// What the vectors of a file are.
+/// The width and precision of the vectors of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VectorKind {
     /// Values per vector.
@@ -19,36 +19,35 @@ pub struct VectorKind {
     pub precision: Precision,
 }
 
-/// What a rows file is about, as known before its rows are.
+/// The metadata of a rows file that is known before its rows are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowsMeta {
     /// The segment.
     pub segment: SegmentId,
-    /// The version that will be the first to name it.
+    /// The first version that will name it.
     pub version: Generation,
-    /// What precomputed vectors are (normalised, if the metric is cosine); `None` where the rows are
-    /// texts.
+    /// The kind of precomputed vectors (normalised, if the metric is cosine); `None` if the rows are texts.
     pub vectors: Option<VectorKind>,
-    /// How they are compared.
+    /// The metric by which they are compared.
     pub metric: Metric,
-    /// The segments whose live rows these are: the inputs of a compaction, for `repair` to know them by.
+    /// The segments whose live rows these are: the inputs of a compaction, by which `repair` recognises them.
     pub replaces: Vec<SegmentId>,
 }
 
-/// What a rows file holds, as known once it is whole.
+/// The contents of a rows file, known once it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowsSummary {
-    /// Rows.
+    /// The number of rows.
     pub rows: u32,
     /// The first and the last `Seq`, if there are rows.
     pub seqs: Option<(Seq, Seq)>,
-    /// Bytes of all keys.
+    /// The size of all keys in bytes.
     pub key_bytes: u64,
-    /// Bytes of all texts or vectors, uncompressed.
+    /// The size of all texts or vectors in bytes, uncompressed.
     pub value_bytes: u64,
-    /// Bytes of the file.
+    /// The size of the file in bytes.
     pub file_bytes: u64,
-    /// Stands for every byte of the file.
+    /// The hash of the file, which covers every byte.
     pub hash: RowsHash,
 }
 
@@ -110,24 +109,26 @@ impl Decode for Meta {
                 precision: vectors::precision(values, fields)?,
             }),
             _ => {
-                return Err(fields.wrong(format!("values of sort {values}, of {dim} dimensions")));
+                return Err(fields.wrong(format!(
+                    "values of unknown kind {values} with {dim} dimensions"
+                )));
             }
         };
         let metric = match fields.u32()? {
             1 => Metric::Ip,
             2 => Metric::Cosine,
             3 => Metric::L2,
-            other => return Err(fields.wrong(format!("{other} is no metric"))),
+            other => return Err(fields.wrong(format!("{other} is not a known metric"))),
         };
         let (first, last) = (Seq(fields.u64()?), Seq(fields.u64()?));
-        // Ascending and distinct, so there are at least as many numbers in the range as rows.
+        // They ascend and are distinct, so the range has at least as many numbers as there are rows.
         let room = last.0.checked_sub(first.0);
         let enough = match rows {
             0 => (first, last) == (Seq(0), Seq(0)),
             rows => room.is_some_and(|room| room >= u64::from(rows) - 1),
         };
         if !enough {
-            return Err(fields.wrong(format!("{rows} rows of Seq {first} to {last}")));
+            return Err(fields.wrong(format!("{rows} rows with Seq {first} to {last}")));
         }
         let key_bytes = fields.u64()?;
         let value_bytes = fields.u64()?;

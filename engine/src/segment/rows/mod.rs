@@ -1,7 +1,7 @@
 //! Rows files: keys, texts or vectors, and one `Seq` per row. Written once, and replaced only by compaction.
 //!
-//! A lookup by key reads one bucket of the index and one block of keys, a text one compressed block, a vector only
-//! itself. There is no memory per row.
+//! A lookup by key reads one bucket of the index and one block of keys. Reading a text takes one compressed block,
+//! reading a vector only its own bytes. There is no memory per row.
 
 mod cursor;
 mod index;

@@ -19,9 +19,9 @@ use crate::{Error, Result, RowId, Seq};
 use std::ops::Range;
 use std::path::Path;
 
-/// The rows of a segment, read in place. Nothing is held in memory by the row.
+/// The rows of a segment, read in place, without memory per row.
 ///
-/// Functions of a row panic if it is not one of the file's.
+/// Functions that take a row panic if it is not in the file.
 #[derive(Debug)]
 pub struct RowsFile {
     pub(super) file: SegmentFile,
@@ -33,7 +33,7 @@ pub struct RowsFile {
     pub(super) values: Values,
 }
 
-/// Where the values lie.
+/// The sections with the values.
 #[derive(Debug)]
 pub(super) enum Values {
     Texts(Texts),
@@ -53,7 +53,7 @@ impl RowsFile {
         Self::with_meta(file, &meta)
     }
 
-    /// Checks that the sections have the lengths that META says.
+    /// Checks that the sections have the lengths that META states.
     pub(super) fn with_meta(file: SegmentFile, meta: &Meta) -> Result<Self> {
         let rows = meta.rows;
         let values = match meta.about.vectors {
@@ -89,12 +89,12 @@ impl RowsFile {
         self.summary.seqs = Some(seqs);
     }
 
-    /// Returns what the file is about.
+    /// Returns the metadata that was known before the rows.
     pub fn meta(&self) -> &RowsMeta {
         &self.about
     }
 
-    /// Returns what the file holds: what its writer's `finish` returned.
+    /// Returns the contents of the file, as its writer's `finish` returned them.
     pub fn summary(&self) -> &RowsSummary {
         &self.summary
     }
@@ -125,7 +125,7 @@ impl RowsFile {
         self.find_hashed(KeyHash::of(key), key)
     }
 
-    /// Returns the row of a key of which the hash is known.
+    /// Returns the row of a key whose hash is known.
     pub fn find_hashed(&self, hash: KeyHash, key: &str) -> Result<Option<RowId>> {
         self.index.find(&self.file, &self.keys, hash, key)
     }
@@ -143,7 +143,7 @@ impl RowsFile {
         Ok(rows)
     }
 
-    /// Returns the number of blocks that the keys are read in.
+    /// Returns the number of blocks of keys.
     pub fn key_blocks(&self) -> usize {
         self.keys.blocks()
     }
@@ -177,7 +177,7 @@ impl RowsFile {
         Ok(Some(text.to_owned()))
     }
 
-    /// Returns what the vectors are, `None` in a segment of texts.
+    /// Returns the kind of vectors; `None` in a segment of texts.
     pub fn vector_kind(&self) -> Option<VectorKind> {
         self.about.vectors
     }
@@ -200,8 +200,7 @@ impl RowsFile {
         vectors.read(&self.file, rows)
     }
 
-    /// Returns the length that the vector of a row had before it was normalised, where that is
-    /// known.
+    /// Returns the length that the vector of a row had before it was normalised, if it is known.
     pub fn norm(&self, row: RowId) -> Result<Option<f64>> {
         self.expect_row(row);
         let at = row.0 as usize;
@@ -220,7 +219,7 @@ impl RowsFile {
         }
     }
 
-    /// Releases the memory of what was read, for sequential readers.
+    /// Releases the memory of the pages that were read, for sequential readers.
     pub fn release(&self) {
         self.file.container().file().release();
     }
@@ -240,8 +239,8 @@ impl RowsFile {
         RowsCursor::new(self, rows.start as u32..rows.end as u32)
     }
 
-    /// Reads everything and tells what is damaged: every chunk, or, if they are whole, the first thing amiss in what
-    /// they say.
+    /// Reads everything and returns what is damaged: every damaged chunk, or, if all chunks are intact, the first
+    /// inconsistency.
     pub fn verify(&self) -> Vec<Error> {
         let damage = self.file.damaged_chunks();
         if !damage.is_empty() {
@@ -258,7 +257,7 @@ impl RowsFile {
         while let Some(row) = cursor.next()? {
             key_bytes += row.key.len() as u64;
             value_bytes += row.value.bytes();
-            // A key may occur twice, and its last row is found; it is never before the current row.
+            // A key may occur twice; then its last row is found, which is never before the current row.
             if self.find(row.key)? < Some(row.row) {
                 let what = format!("row {} is not found by its key", row.row);
                 let section = Section::KeyEntries.name();

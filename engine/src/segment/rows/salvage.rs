@@ -20,22 +20,21 @@ use std::path::Path;
 /// A row of a damaged file.
 #[derive(Debug)]
 pub enum Salvaged<'a> {
-    /// Whole. Its `Seq` is the one it had, or, where SEQS is damaged, one that keeps the order of rows.
+    /// An intact row. Its `Seq` is the original one or, if SEQS is damaged, one that keeps the order of rows.
     Row(RowRef<'a>),
-    /// Not whole.
+    /// A damaged row.
     Lost {
         /// Its position.
         row: RowId,
         /// Its key, if that can be read.
         key: Option<&'a str>,
-        /// What is damaged.
+        /// The damage.
         why: Error,
     },
 }
 
 impl RowsFile {
-    /// Returns the segment that a file is of, by its content, and its hash; `None` if it is
-    /// damaged.
+    /// Returns the segment and the hash of a file, according to its content; `None` if it is damaged.
     pub fn identify(files: &dyn Storage, path: &Path) -> Option<(SegmentId, RowsHash)> {
         let file = SegmentFile::open(files, path, Kind::Rows).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
@@ -43,8 +42,8 @@ impl RowsFile {
         Some((meta.about.segment, hash))
     }
 
-    /// Opens a file whose META may be damaged: all but the metric, and whether vectors are f32 or f16, follows from the
-    /// other sections.
+    /// Opens a file whose META may be damaged. Everything except the metric, and whether vectors are f32 or f16,
+    /// follows from the other sections.
     pub fn open_damaged(
         files: &dyn Storage,
         path: &Path,
@@ -108,7 +107,7 @@ impl RowsFile {
         Ok(opened)
     }
 
-    /// Gives the rows of a damaged file `Seq`s from `first` on, if nothing is known of theirs.
+    /// Assigns `Seq`s from `first` on to the rows of a damaged file, if their own are unknown.
     pub fn assume_seqs(&mut self, first: Seq) {
         if self.summary().seqs.is_none() && self.row_count() > 0 {
             let last = Seq(first.0 + self.row_count() as u64 - 1);
@@ -116,14 +115,14 @@ impl RowsFile {
         }
     }
 
-    /// Reads rows in order, each with its damage if it has any.
+    /// Reads rows in order, each with its damage, if there is any.
     pub fn salvage(&self, mut each: impl FnMut(Salvaged<'_>) -> Result<()>) -> Result<()> {
         let mut unpack = decompressor(self.path())?;
         let mut keys: Option<(usize, Result<KeyBlock<'_>, String>)> = None;
         let mut texts: Option<TextBlock> = None;
         let mut last = self.summary().seqs.map_or(0, |(first, _)| first.0 - 1);
         for row in (0..self.row_count() as u32).map(RowId) {
-            // `Seq`s ascend, so one above the last is at most the one that was there.
+            // `Seq`s ascend, so one above the previous is at most the original one.
             let seq = match self.seqs.seq(&self.file, row) {
                 Ok(seq) if seq.0 > last => seq,
                 _ => Seq(last + 1),
@@ -177,14 +176,14 @@ impl RowsFile {
     }
 }
 
-/// What vectors of this precision must be to fill a section.
+/// Returns the kind of vectors of this precision that fill a section.
 fn vector_kind(part: &Part, rows: u32, precision: Precision) -> Option<VectorKind> {
     let dim = part.len() / precision.width() / rows as usize;
     let dim = NonZeroU32::new(dim as u32)?;
     Some(VectorKind { dim, precision })
 }
 
-/// Corrects flipped bits in the blocks of keys and texts of a rows file. Requires: the frame is whole.
+/// Corrects flipped bits in the blocks of keys and texts of a rows file. Requires: the frame is intact.
 pub(crate) fn correct_blocks(file: &mut [u8], corrector: &mut Corrector) {
     let blocks = {
         let Ok(container) = Container::open(&*file, Kind::Rows) else {
@@ -210,7 +209,7 @@ pub(crate) fn correct_blocks(file: &mut [u8], corrector: &mut Corrector) {
     }
 }
 
-/// Where the blocks of a section are in the file, and their checksums. An entry begins with both.
+/// Returns the positions and checksums of the blocks of a section. An entry begins with both.
 fn blocks(data: &Part, table: &[u8], entry: usize) -> Vec<(Range<usize>, u64)> {
     let word = |at: usize| {
         let bytes = table[at..at + 8].try_into().expect("eight bytes");

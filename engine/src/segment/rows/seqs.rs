@@ -1,4 +1,4 @@
-//! The `Seq`s of rows, as runs of consecutive ones: a bulk load is one run, and what compaction leaves is seldom many.
+//! The `Seq`s of rows, as runs of consecutive numbers. A bulk load is one run, and compaction rarely leaves many.
 
 use crate::format::{Check, Part, Put, Section};
 use crate::segment::file::SegmentFile;
@@ -6,7 +6,7 @@ use crate::{Error, Result, RowId, Seq};
 
 const RUN_BYTES: usize = 16;
 
-/// Gathers `Seq`s.
+/// Collects `Seq`s.
 #[derive(Debug, Default)]
 pub(super) struct SeqsWriter {
     runs: Vec<u8>,
@@ -15,7 +15,7 @@ pub(super) struct SeqsWriter {
 }
 
 impl SeqsWriter {
-    /// The `Seq` of the next row.
+    /// Appends the `Seq` of the next row.
     #[inline]
     pub(super) fn push(&mut self, seq: Seq) {
         let last = self.range.map(|(_, last)| last);
@@ -40,7 +40,7 @@ impl SeqsWriter {
         self.range
     }
 
-    /// Returns the section.
+    /// Returns the bytes of the section.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.runs
     }
@@ -54,12 +54,12 @@ pub(super) struct Seqs {
     rows: u32,
 }
 
-/// Rows whose `Seq`s are consecutive.
+/// A run of rows with consecutive `Seq`s.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     pub(super) row: u32,
     pub(super) seq: u64,
-    /// The first row after it.
+    /// The row after the last one of the run.
     pub(super) end: u32,
 }
 
@@ -94,13 +94,13 @@ impl Seqs {
         Ok(Run { row, seq, end })
     }
 
-    /// Requires: the row is one of the file's.
+    /// Returns the `Seq` of a row. Requires: the row is in the file.
     pub(super) fn seq(&self, file: &SegmentFile, row: RowId) -> Result<Seq> {
         let (_, run) = self.run_of(file, row)?;
         self.in_run(file, run, row)
     }
 
-    /// Returns the run that should hold a row, and its index.
+    /// Returns the run that should contain a row, and its index.
     pub(super) fn run_of(&self, file: &SegmentFile, row: RowId) -> Result<(usize, Run)> {
         match self.run_before(file, |first, _| first <= row.0)? {
             Some(found) => Ok(found),
@@ -117,7 +117,8 @@ impl Seqs {
         }
     }
 
-    /// The last run that begins before something, by binary search: `before(row, seq)` holds for the first runs.
+    /// Returns the last run for which `before(row, seq)` holds, by binary search. It must hold for the first runs and
+    /// no others.
     fn run_before(
         &self,
         file: &SegmentFile,
@@ -140,7 +141,7 @@ impl Seqs {
     }
 
     fn not_held(&self, file: &SegmentFile, row: RowId) -> Error {
-        file.wrong(self.part.wrong(0, format!("no run holds row {row}")))
+        file.wrong(self.part.wrong(0, format!("no run contains row {row}")))
     }
 
     fn start(&self, file: &SegmentFile, index: usize) -> Result<(u32, u64)> {
@@ -156,7 +157,7 @@ impl Seqs {
         Ok((row, seq))
     }
 
-    /// Every run follows the one before.
+    /// Checks that every run follows the previous one.
     pub(super) fn verify(&self, file: &SegmentFile, range: Option<(Seq, Seq)>) -> Result<()> {
         let mut next = (0, range.map_or(0, |(first, _)| first.0));
         for index in 0..self.runs {

@@ -1,8 +1,8 @@
-//! Strings in a block: where each ends, then their bytes.
+//! Strings in a block: the end of each, then their bytes.
 
 use crate::format::Put;
 
-/// Gathers strings for a block.
+/// Collects strings for a block.
 #[derive(Debug, Default)]
 pub(super) struct Strings {
     ends: Vec<u32>,
@@ -10,7 +10,7 @@ pub(super) struct Strings {
 }
 
 impl Strings {
-    /// Requires: the strings of a block together are shorter than 4 GiB.
+    /// Appends a string. Requires: the strings of a block together are shorter than 4 GiB.
     #[inline]
     pub(super) fn push(&mut self, string: &str) {
         self.bytes.extend_from_slice(string.as_bytes());
@@ -27,7 +27,7 @@ impl Strings {
         self.ends.len() * 4 + self.bytes.len()
     }
 
-    /// Appends the block and starts the next.
+    /// Appends the block to `out` and starts the next.
     pub(super) fn take(&mut self, out: &mut Vec<u8>) {
         out.reserve(self.len());
         self.ends.iter().for_each(|&end| out.put_u32(end));
@@ -48,7 +48,7 @@ pub(super) fn bytes_at(block: &[u8], count: usize, index: usize) -> Result<&[u8]
         let bytes = block.get(count * 4..)?;
         let start = if index == 0 { 0 } else { end_of(index - 1)? };
         let end = end_of(index)?;
-        // The last string ends where the block does: no byte is out of use.
+        // The last string ends with the block, so that no byte is unused.
         if index + 1 == count && end != bytes.len() {
             return None;
         }
@@ -56,7 +56,7 @@ pub(super) fn bytes_at(block: &[u8], count: usize, index: usize) -> Result<&[u8]
     };
     find().ok_or_else(|| {
         format!(
-            "string {index} of {count} does not lie in its block of {} bytes",
+            "string {index} of {count} is not within its block of {} bytes",
             block.len()
         )
     })

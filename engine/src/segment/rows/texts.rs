@@ -9,24 +9,25 @@ use std::io;
 use std::path::Path;
 use zstd::bulk::{Compressor, Decompressor};
 
-/// The maximum size of a block; a longer text has its own block. Larger ones compress a little better, but a hit
-/// reads one text and pays for its whole block.
+/// The maximum size of a block; a longer text has a block of its own. Larger blocks compress slightly better, but
+/// reading one text takes decompressing its whole block.
 const BLOCK_BYTES: usize = 16 * 1024;
 const LEVEL: i32 = 3;
-/// What compresses better than this is stored as it is, so that a small hostile file can't ask for much memory.
+/// A block that compresses better than this is stored uncompressed, so that a small hostile file can't require much
+/// memory.
 const MAX_RATIO: u64 = 128;
 pub(super) const ENTRY_BYTES: usize = 32;
 
 const STORED: u32 = 0;
 const ZSTD: u32 = 1;
 
-/// Compresses texts block by block into the section that is open.
+/// Compresses texts block by block into the current section.
 pub(super) struct TextsWriter {
     strings: Strings,
     raw: Vec<u8>,
     compressor: Compressor<'static>,
     table: Vec<u8>,
-    /// Rows of finished blocks.
+    /// The number of rows in finished blocks.
     rows: u32,
 }
 
@@ -142,8 +143,7 @@ impl Texts {
         })
     }
 
-    /// Returns the block of a row, checked and decompressed now. Requires: the row is one of the
-    /// file's.
+    /// Returns the block of a row, after checking and decompressing it. Requires: the row is in the file.
     pub(super) fn block_of(
         &self,
         file: &SegmentFile,
@@ -163,7 +163,7 @@ impl Texts {
             Err(file.wrong(self.table.wrong(index * ENTRY_BYTES, what)))
         };
         let Some(index) = low.checked_sub(1) else {
-            return wrong(0, format!("no block holds row {row}"));
+            return wrong(0, format!("no block contains row {row}"));
         };
         let this = self.entry(file, index)?;
         let (end, end_row) = match index + 1 {
@@ -172,7 +172,7 @@ impl Texts {
                 .entry(file, next)
                 .map(|next| (next.offset, next.first))?,
         };
-        // The first block begins where section and rows do, so that every byte and row is in a block.
+        // The first block begins with the section and the first row, so that every byte and row is in a block.
         if (index == 0 && (this.offset, this.first) != (0, 0))
             || this.offset > end
             || end > self.texts.len() as u64
@@ -181,7 +181,7 @@ impl Texts {
         {
             return wrong(
                 index,
-                format!("block {index} does not lie between its neighbours"),
+                format!("block {index} is not between its neighbours"),
             );
         }
         let stored_len = end - this.offset;
@@ -196,8 +196,9 @@ impl Texts {
                 }
             }
             how => {
-                let what =
-                    format!("block {index}: {raw_len} bytes in {stored_len}, packed in way {how}");
+                let what = format!(
+                    "block {index}: {raw_len} bytes in {stored_len}, packed by the unknown method {how}"
+                );
                 return wrong(index, what);
             }
         };

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 /// Writes a rows file, row after row, in the order of their `Seq`.
 ///
-/// Values go to the file as they come. What must wait for them is kept: 8 bytes per row for the key index, up to 12 for
-/// scale and norm, 16 per run of `Seq`s, and the keys, of which all but 1 MiB go to a second temporary file.
+/// Values are written to the file immediately. Kept until the end are 8 bytes per row for the key index, up to 12 for
+/// scale and norm, 16 per run of `Seq`s, and the keys, of which all but 1 MiB are in a second temporary file.
 pub struct RowsWriter {
     output: Output,
     about: RowsMeta,
@@ -34,13 +34,13 @@ enum ValuesWriter {
     Vectors {
         vectors: VectorsWriter,
         kind: VectorKind,
-        /// Written behind the vectors; `None` where rows have none.
+        /// Norms, which are written after the vectors; `None` if rows have none.
         norms: Option<Vec<f64>>,
     },
 }
 
 impl RowsWriter {
-    /// Begins a file. `path` is where it will be once finished.
+    /// Begins a file. `path` is its final path.
     pub fn create(files: Arc<dyn Files>, path: &Path, about: RowsMeta) -> Result<Self> {
         let mut output = Output::create(Arc::clone(&files), path, Kind::Rows)?;
         let values = match about.vectors {
@@ -74,8 +74,7 @@ impl RowsWriter {
 
     /// Appends a row. Panics unless its `Seq` is above those before.
     ///
-    /// # Errors
-    /// [`Error::Invalid`] if the key or the text is too long, or the value is not what the file holds: a text, or a
+    /// [`Error::Invalid`] if the key or the text is too long, or if the value is not of the file's kind: a text, or a
     /// vector of its dimensions. Nothing of the row is written then.
     #[inline]
     pub fn push(&mut self, seq: Seq, key: &str, value: ValueRef<'_>) -> Result<()> {
@@ -86,7 +85,7 @@ impl RowsWriter {
                 key.len()
             )));
         }
-        // A row is a u32, and so is the number of rows.
+        // Rows are numbered by a u32, and so is their count.
         assert!(
             self.seqs.rows() < u32::MAX,
             "a segment is sealed before it has 2^32 rows"
@@ -118,7 +117,7 @@ impl RowsWriter {
         self.keys.push(key)
     }
 
-    /// Syncs the file and gives it its name; the caller syncs the directory.
+    /// Syncs the file and renames it to its final name; the caller syncs the directory.
     pub fn finish(self) -> Result<RowsSummary> {
         let Self {
             mut output,
@@ -163,22 +162,28 @@ impl RowsWriter {
     }
 }
 
-/// Why a value is none of a file's. `kind`: that of the file's vectors; `None` if it holds texts.
+/// Returns the error for a value that does not fit the file. `kind` is that of the file's vectors; `None` if it holds
+/// texts.
 #[cold]
 fn refused(key: &str, value: ValueRef<'_>, kind: Option<VectorKind>) -> Error {
     let key = beginning(key);
     let told = |VectorKind { dim, precision }| format!("vectors of {dim} values as {precision}");
     Error::invalid(match (value, kind) {
         (ValueRef::Text(text), None) => format!(
-            "the text of {key:?} has {} bytes, the most is {MAX_TEXT}; split it",
+            "the text of {key:?} has {} bytes, but at most {MAX_TEXT} can be stored; split it",
             text.len()
         ),
         (ValueRef::Text(_), Some(kind)) => {
-            format!("{key:?} has a text, its segment holds {}", told(kind))
+            format!(
+                "{key:?} has a text, but its segment contains {}",
+                told(kind)
+            )
         }
-        (ValueRef::Vector { .. }, None) => format!("{key:?} has a vector, its segment holds texts"),
+        (ValueRef::Vector { .. }, None) => {
+            format!("{key:?} has a vector, but its segment contains texts")
+        }
         (ValueRef::Vector { stored, .. }, Some(kind)) => format!(
-            "the vector of {key:?} has {} values as {}, its segment holds {}",
+            "the vector of {key:?} has {} values as {}, but its segment contains {}",
             stored.len(),
             stored.precision(),
             told(kind)
@@ -186,7 +191,7 @@ fn refused(key: &str, value: ValueRef<'_>, kind: Option<VectorKind>) -> Error {
     })
 }
 
-/// Enough of a key to know it by.
+/// Returns enough of a key to recognise it.
 fn beginning(key: &str) -> String {
     key.chars().take(40).collect()
 }

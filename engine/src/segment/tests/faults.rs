@@ -1,4 +1,4 @@
-//! Writers on a disk that fails: an error, no name, and nothing left that a second try would stumble over.
+//! Writers on a failing disk: an error, no file with its final name, and nothing left that prevents a second attempt.
 
 use super::*;
 use crate::disk::files::{NewFile, OpenFile};
@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-/// Fails one operation, the `nth`, and counts all.
+/// Fails the `nth` operation, and counts all operations.
 #[derive(Debug, Clone, Default)]
 struct Failing(Arc<Mutex<Countdown>>);
 
@@ -81,7 +81,7 @@ impl Files for Failing {
 struct FailingFile(Box<dyn NewFile>, Failing);
 
 impl Write for FailingFile {
-    /// Half of a write reaches the disk before it fails.
+    /// Writes half of the bytes before it fails.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Err(error) = self.1.step("write") {
             self.0.write_all(&bytes[..bytes.len() / 2])?;
@@ -116,7 +116,7 @@ fn write_rows(files: &Failing, path: &Path) -> Result<RowsSummary> {
 }
 
 #[test]
-fn whichever_operation_fails_no_half_file_gets_a_name() {
+fn no_failing_operation_leaves_a_partial_file_with_its_final_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = FileName::Rows(SEGMENT).within(dir.path());
     let counting = Failing::default();
@@ -135,7 +135,7 @@ fn whichever_operation_fails_no_half_file_gets_a_name() {
                 assert_eq!(source.kind(), io::ErrorKind::StorageFull, "operation {nth}");
                 assert!(!path.exists(), "operation {nth}");
             }
-            // What may fail in silence is the removal of a temporary file.
+            // Only the removal of a temporary file may fail silently.
             done => {
                 assert!(done.is_ok(), "operation {nth}: {done:?}");
                 assert_eq!(
@@ -145,7 +145,7 @@ fn whichever_operation_fails_no_half_file_gets_a_name() {
                 );
             }
         }
-        // Whatever was left, a second try goes through.
+        // A second attempt succeeds, whatever was left.
         let _ = std::fs::remove_file(&path);
         write_rows(&Failing::default(), &path).unwrap();
         let damage = RowsFile::open(&DISK, &path).unwrap().verify();
