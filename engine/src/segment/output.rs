@@ -19,7 +19,8 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn create(files: Arc<dyn Files>, path: &Path, kind: Kind) -> Result<Self> {
         let tmp = temporary(path);
-        let writer = create_replacing(&*files, &tmp).and_then(|file| ContainerWriter::new(file, kind));
+        let writer =
+            create_replacing(&*files, &tmp).and_then(|file| ContainerWriter::new(file, kind));
         let writer = writer.map_err(Error::io("creating", &tmp))?;
         Ok(Self {
             files,

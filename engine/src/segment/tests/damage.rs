@@ -287,7 +287,9 @@ fn a_file_under_the_name_of_another_is_refused() {
     fs::rename(path, &other).unwrap();
     let refused = CodesFile::open(&DISK, &other).unwrap_err();
     assert!(
-        refused.to_string().contains("has the content of 0000000007"),
+        refused
+            .to_string()
+            .contains("has the content of 0000000007"),
         "{refused}"
     );
 }
