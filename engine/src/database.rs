@@ -2,6 +2,7 @@
 
 use crate::admin::backup::{Backup, BackupOptions, backup_on};
 use crate::admin::models::{models, register_model_on};
+use crate::columns::{ColumnType, ColumnValue};
 use crate::disk::files::{Disk, Files};
 use crate::disk::layout::Layout;
 use crate::error::Result;
@@ -13,8 +14,7 @@ use crate::reader::{Handle, Source};
 use crate::rebuild::learn::{LearnOptions, learn};
 use crate::rebuild::maintenance::Maintenance;
 use crate::rebuild::{self, AutoQuantized, RebuildOptions, Rebuilt};
-use crate::row::Serving;
-use crate::row::{Inserted, Row, RowBatch};
+use crate::row::{Filter, Inserted, Row, RowBatch, Serving};
 use crate::snapshot::Snapshot;
 use crate::version::creation;
 use crate::watch::Watch;
@@ -188,7 +188,60 @@ impl Database {
     /// are deleted and the others are there; the same call again deletes those. `watch` counts deleted rows, after each
     /// batch.
     pub fn delete_prefix(&self, prefix: &str, watch: &Watch) -> Result<u64> {
-        self.store.delete_prefix(prefix, watch)
+        self.delete_where(&Filter::Prefix(prefix.into()), watch)
+    }
+
+    /// Deletes the rows that pass a filter, as [`delete_prefix`](Self::delete_prefix) does. A row that is replaced meanwhile is
+    /// deleted if the new one passes too.
+    pub fn delete_where(&self, filter: &Filter, watch: &Watch) -> Result<u64> {
+        self.store.delete_where(filter, watch)
+    }
+
+    /// Sets values of columns of the rows that pass a filter, in batches in the order in which the rows were accepted; returns
+    /// how many rows had other values. Texts and vectors stay, and nothing is encoded. The rows are replaced as by
+    /// [`insert`](Self::insert), so they come last from then on. A null takes a value away.
+    ///
+    /// Each batch is durable and atomic as in `insert`. After an error or a crash the oldest of the rows are changed and the
+    /// others are as before; the same call again changes those. `watch` counts the rows that were looked at, after each batch.
+    ///
+    /// ```
+    /// use mopqdb::{CreateOptions, Database, Filter, Metric, Options, Row, Watch};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("papers.db");
+    /// let db = Database::create(&path, &CreateOptions::vectors(1, Metric::Ip), Options::default())?;
+    /// db.insert(&[Row::vector("a", [1.0]).set("year", 2020), Row::vector("b", [2.0])])?;
+    /// let unknown = Filter::sql("year IS NULL")?;
+    /// db.update_where(&unknown, &[("year", 1999.into())], &Watch::default())?;
+    /// assert_eq!(db.count_where(&unknown)?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if a column can't have the value that is set.
+    pub fn update_where(
+        &self,
+        filter: &Filter,
+        values: &[(&str, ColumnValue)],
+        watch: &Watch,
+    ) -> Result<u64> {
+        self.store.update_where(filter, values, watch)
+    }
+
+    /// Removes a column and its values. A column of the same name that comes later is another one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if there is none of this name.
+    pub fn drop_column(&self, name: &str) -> Result<()> {
+        self.store.drop_column(name)
+    }
+
+    /// Gives a column another type, if that type can hold each of its values exactly: int and float, a string and what can be
+    /// written as one, a string and a list with that string.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if there is none of this name, or names a row whose value would be lost.
+    pub fn retype_column(&self, name: &str, to: ColumnType) -> Result<()> {
+        self.store.retype_column(name, to)
     }
 
     /// Seals the rows that are only in the log into a segment. Returns `true` if there were any. This happens

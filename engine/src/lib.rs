@@ -127,7 +127,7 @@ macro_rules! setters {
 }
 
 mod admin;
-mod columns;
+pub mod columns;
 mod database;
 mod disk;
 mod error;
@@ -166,9 +166,10 @@ pub use admin::models::{find_model, models, open_model, register_model};
 pub use admin::prune::{PruneOptions, Pruned, prune};
 pub use admin::repair::{RepairOptions, Repaired, repair};
 pub use admin::runs::training_log;
-pub use admin::salvage::{RowsRead, read_rows};
+pub use admin::salvage::{ReadRow, RowsRead, read_rows};
 pub use admin::stats::{Bytes, Stats};
 pub use admin::verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
+pub use columns::{Column, ColumnType, ColumnValue};
 pub use database::Database;
 pub use disk::lock::FileLock;
 pub use error::{Corruption, Error, Problem, Result};

@@ -1,5 +1,6 @@
 //! Options for creating and opening a database.
 
+use crate::columns::{ColumnType, DEFAULT_MASK_BYTES};
 use crate::metric::Metric;
 use crate::model::encoder::{Encoder, PluggedEncoder};
 use crate::stored::Precision;
@@ -21,6 +22,7 @@ pub struct CreateOptions {
     pub(crate) rows: NewRows,
     pub(crate) store: Option<Precision>,
     pub(crate) words: Option<WordsSettings>,
+    pub(crate) columns: Vec<(String, ColumnType)>,
 }
 
 /// What the rows of a new database are.
@@ -81,6 +83,7 @@ impl CreateOptions {
             rows,
             store: None,
             words: Some(WordsSettings::default()),
+            columns: Vec::new(),
         }
     }
 
@@ -97,6 +100,13 @@ impl CreateOptions {
     #[must_use]
     pub fn words(mut self, settings: impl Into<Option<WordsSettings>>) -> Self {
         self.words = settings.into();
+        self
+    }
+
+    /// Declares a column. Others appear when rows first have values of them.
+    #[must_use]
+    pub fn column(mut self, name: impl Into<String>, kind: ColumnType) -> Self {
+        self.columns.push((name.into(), kind));
         self
     }
 
@@ -156,6 +166,8 @@ pub struct Options {
     pub maintenance: Duration,
     /// Read segments into memory instead of mapping them.
     pub no_mmap: bool,
+    /// Memory for what is kept of filters that were used, in bytes: a bit per row and filter.
+    pub filter_memory: usize,
     pub(crate) encoder: Option<PluggedEncoder>,
 }
 
@@ -171,6 +183,7 @@ impl Default for Options {
             auto_quantize: None,
             maintenance: Duration::from_millis(200),
             no_mmap: false,
+            filter_memory: DEFAULT_MASK_BYTES,
             encoder: None,
         }
     }
@@ -186,6 +199,7 @@ impl Options {
         auto_compact: bool,
         maintenance: Duration,
         no_mmap: bool,
+        filter_memory: usize,
         ; into
         auto_quantize: Option<u64>,
     );
@@ -202,6 +216,7 @@ impl Options {
         ReadOptions {
             threads: self.threads,
             no_mmap: self.no_mmap,
+            filter_memory: self.filter_memory,
             encoder: self.encoder.clone(),
         }
     }
@@ -214,7 +229,7 @@ impl From<Options> for ReadOptions {
 }
 
 /// Options for opening a database for reading.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ReadOptions {
     /// Threads for scans and for encoding queries; 0 means one per core. At most
@@ -222,13 +237,22 @@ pub struct ReadOptions {
     pub threads: usize,
     /// Read segments into memory instead of mapping them.
     pub no_mmap: bool,
+    /// Memory for what is kept of filters that were used, in bytes: a bit per row and filter.
+    pub filter_memory: usize,
     pub(crate) encoder: Option<PluggedEncoder>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Options::default().for_reading()
+    }
 }
 
 impl ReadOptions {
     setters!(
         threads: usize,
         no_mmap: bool,
+        filter_memory: usize,
     );
 
     /// Brings the encoder of a database that was [created with one](CreateOptions::encoder).

@@ -3,12 +3,13 @@
 use crate::admin::backup::Backup;
 use crate::admin::stats::Stats;
 use crate::admin::verify::{Verified, VerifyOptions};
+use crate::columns::Column;
 use crate::disk::files::{Disk, Storage};
 use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::model::Model;
 use crate::options::ReadOptions;
-use crate::row::{Hit, Query, QueryOptions, Row};
+use crate::row::{Filter, Hit, Query, QueryOptions, Row};
 use crate::snapshot::{RowCursor, Snapshot};
 use crate::version::follow::Follower;
 use std::fmt;
@@ -64,6 +65,20 @@ impl Handle {
     /// Returns a cursor over all rows, as they are now, in the order in which they were accepted.
     pub fn rows(&self) -> RowCursor {
         self.snapshot().cursor()
+    }
+
+    /// Returns the number of rows that pass a filter.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) if the filter asks for a column that is not there, or compares one with a value of
+    /// another type.
+    pub fn count_where(&self, filter: &Filter) -> Result<u64> {
+        self.snapshot().count_where(filter)
+    }
+
+    /// Returns the columns, in the order in which they came.
+    pub fn columns(&self) -> Vec<Column> {
+        self.snapshot().columns().to_vec()
     }
 
     /// Returns the row with this key.

@@ -1,10 +1,11 @@
 //! Rows, queries and hits.
 
+use crate::columns::{ColumnValue, ColumnValueRef, Columns, Expr};
 use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::stored::{Precision, StoredRef};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum length of a key in bytes.
 pub const MAX_KEY: usize = 64 << 10;
@@ -23,6 +24,8 @@ pub struct Row {
     pub key: String,
     /// The text or vector.
     pub value: Value,
+    /// The values of columns, by name. A column that is not there is null.
+    pub columns: BTreeMap<String, ColumnValue>,
 }
 
 /// The value of a row; all rows of a database have the same kind.
@@ -80,23 +83,31 @@ impl Row {
         Self {
             key: key.into(),
             value,
+            columns: BTreeMap::new(),
         }
     }
 
     /// Creates a row with a text.
     pub fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            value: Value::Text(text.into()),
-        }
+        Self::new(key, Value::Text(text.into()))
     }
 
     /// Creates a row with a vector.
     pub fn vector(key: impl Into<String>, vector: impl Into<Vec<f32>>) -> Self {
-        Self {
-            key: key.into(),
-            value: Value::Vector(vector.into()),
-        }
+        Self::new(key, Value::Vector(vector.into()))
+    }
+
+    /// Sets the value of a column. The database adds a column when a row first has a value of it: then it is a column of this
+    /// value's type, in which later values have to fit.
+    ///
+    /// ```
+    /// let row = mopqdb::Row::text("a", "banana").set("year", 2020).set("tags", vec!["fruit", "yellow"]);
+    /// assert_eq!(row.columns["year"], 2020.into());
+    /// ```
+    #[must_use]
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<ColumnValue>) -> Self {
+        self.columns.insert(name.into(), value.into());
+        self
     }
 
     /// Checks what must hold in every database: a key, and nothing longer than can be stored.
@@ -158,10 +169,13 @@ impl Value {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct RowBatch<'a>(Columns<'a>);
+pub struct RowBatch<'a> {
+    rows: Form<'a>,
+    columns: Option<&'a Columns>,
+}
 
 #[derive(Debug, Clone, Copy)]
-enum Columns<'a> {
+enum Form<'a> {
     Rows(&'a [Row]),
     Texts {
         keys: &'a [&'a str],
@@ -181,7 +195,7 @@ impl<'a> RowBatch<'a> {
     /// [`Error::Invalid`] if there are more of one than of the other.
     pub fn texts(keys: &'a [&'a str], texts: &'a [&'a str]) -> Result<Self> {
         match keys.len() == texts.len() {
-            true => Ok(Self(Columns::Texts { keys, texts })),
+            true => Ok(Self::of(Form::Texts { keys, texts })),
             false => Err(Error::invalid(format!(
                 "{} keys for {} texts",
                 keys.len(),
@@ -197,7 +211,7 @@ impl<'a> RowBatch<'a> {
     pub fn vectors(keys: &'a [&'a str], values: &'a [f32]) -> Result<Self> {
         let dim = values.len().checked_div(keys.len()).unwrap_or(0);
         match dim * keys.len() == values.len() && (dim > 0 || keys.is_empty()) {
-            true => Ok(Self(Columns::Vectors { keys, values, dim })),
+            true => Ok(Self::of(Form::Vectors { keys, values, dim })),
             false => Err(Error::invalid(format!(
                 "{} values do not make {} vectors of one width",
                 values.len(),
@@ -206,11 +220,54 @@ impl<'a> RowBatch<'a> {
         }
     }
 
+    fn of(rows: Form<'a>) -> Self {
+        Self {
+            rows,
+            columns: None,
+        }
+    }
+
+    /// Gives the rows columns. Those of a [`Row`] are its own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there are values for more or fewer rows.
+    pub fn with_columns(mut self, columns: &'a Columns) -> Result<Self> {
+        if matches!(self.rows, Form::Rows(_)) {
+            return Err(Error::invalid(
+                "these rows have columns of their own; set their values there",
+            ));
+        }
+        if columns.rows() != self.len() {
+            return Err(Error::invalid(format!(
+                "columns with {} values for {} rows",
+                columns.rows(),
+                self.len()
+            )));
+        }
+        self.columns = Some(columns);
+        Ok(self)
+    }
+
+    /// Returns the values of columns that a row has, by name.
+    pub(crate) fn columns(self, at: usize) -> impl Iterator<Item = (&'a str, ColumnValueRef<'a>)> {
+        let own = match self.rows {
+            Form::Rows(rows) => Some(&rows[at].columns),
+            Form::Texts { .. } | Form::Vectors { .. } => None,
+        };
+        let own = own.into_iter().flatten();
+        let own = own.map(|(name, value)| (&name[..], value.as_ref()));
+        own.chain(
+            self.columns
+                .into_iter()
+                .flat_map(move |columns| columns.row(at)),
+        )
+    }
+
     /// Returns the number of rows.
     pub fn len(self) -> usize {
-        match self.0 {
-            Columns::Rows(rows) => rows.len(),
-            Columns::Texts { keys, .. } | Columns::Vectors { keys, .. } => keys.len(),
+        match self.rows {
+            Form::Rows(rows) => rows.len(),
+            Form::Texts { keys, .. } | Form::Vectors { keys, .. } => keys.len(),
         }
     }
 
@@ -220,19 +277,17 @@ impl<'a> RowBatch<'a> {
     }
 
     pub(crate) fn key(self, at: usize) -> &'a str {
-        match self.0 {
-            Columns::Rows(rows) => &rows[at].key,
-            Columns::Texts { keys, .. } | Columns::Vectors { keys, .. } => keys[at],
+        match self.rows {
+            Form::Rows(rows) => &rows[at].key,
+            Form::Texts { keys, .. } | Form::Vectors { keys, .. } => keys[at],
         }
     }
 
     pub(crate) fn given(self, at: usize) -> Given<'a> {
-        match self.0 {
-            Columns::Rows(rows) => rows[at].value.as_given(),
-            Columns::Texts { texts, .. } => Given::Text(texts[at]),
-            Columns::Vectors { values, dim, .. } => {
-                Given::Vector(&values[at * dim..(at + 1) * dim])
-            }
+        match self.rows {
+            Form::Rows(rows) => rows[at].value.as_given(),
+            Form::Texts { texts, .. } => Given::Text(texts[at]),
+            Form::Vectors { values, dim, .. } => Given::Vector(&values[at * dim..(at + 1) * dim]),
         }
     }
 
@@ -243,7 +298,7 @@ impl<'a> RowBatch<'a> {
 
 impl<'a> From<&'a [Row]> for RowBatch<'a> {
     fn from(rows: &'a [Row]) -> Self {
-        Self(Columns::Rows(rows))
+        Self::of(Form::Rows(rows))
     }
 }
 
@@ -424,6 +479,8 @@ pub struct QueryOptions {
     pub min_similarity: Option<f32>,
     /// How [`Search::Auto`] uses words.
     pub fusion: Fusion,
+    /// The columns that hits come with.
+    pub columns: Vec<String>,
 }
 
 impl QueryOptions {
@@ -438,13 +495,23 @@ impl QueryOptions {
             min_score: None,
             min_similarity: None,
             fusion: Fusion::default(),
+            columns: Vec::new(),
         }
     }
 
-    /// Restricts the search to these rows. The filter is exact; it is applied before the top k are
-    /// taken.
+    /// Restricts the search to these rows; after another restriction, to those that pass both. The filter is exact; it is
+    /// applied before the top k are taken.
     pub fn among(mut self, filter: Filter) -> Self {
-        self.filter = Some(filter);
+        self.filter = Some(match self.filter.take() {
+            Some(before) => before.and(filter),
+            None => filter,
+        });
+        self
+    }
+
+    /// Sets the columns that hits come with; see [`Hit::columns`].
+    pub fn columns<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.columns = names.into_iter().map(Into::into).collect();
         self
     }
 
@@ -562,6 +629,42 @@ pub enum Filter {
     Keys(BTreeSet<String>),
     /// The rows whose key begins with this prefix.
     Prefix(String),
+    /// The rows for which this expression is true; see [`sql`](Self::sql).
+    Where(Expr),
+    /// The rows that pass each of these.
+    All(Vec<Filter>),
+}
+
+impl Filter {
+    /// Takes a condition on columns, and on the key, in SQL: comparisons, `AND`, `OR`, `NOT`, `IN`, `BETWEEN`, `LIKE`,
+    /// `IS [NOT] NULL`, `IS [NOT] TRUE`, and `tags HAS 'x'` of lists. As in SQL, a comparison with null is neither true nor false, and
+    /// only rows for which the whole is true pass.
+    ///
+    /// ```
+    /// use mopqdb::Filter;
+    /// let filter = Filter::sql("year >= 2020 AND lang IN ('en', 'de') AND deleted IS NOT TRUE")?;
+    /// # let _ = filter;
+    /// assert!(Filter::sql("year >=").is_err());
+    /// # Ok::<(), mopqdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the character where it is. Columns are looked for when the filter is used.
+    pub fn sql(text: &str) -> Result<Self> {
+        Ok(Self::Where(Expr::parse(text)?))
+    }
+
+    /// Returns the filter that lets through what both do.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match self {
+            Self::All(mut filters) => {
+                filters.push(other);
+                Self::All(filters)
+            }
+            first => Self::All(vec![first, other]),
+        }
+    }
 }
 
 /// What found a row.
@@ -608,6 +711,8 @@ pub struct Hit {
     pub found_by: Option<FoundBy>,
     /// The text, in a database of texts.
     pub text: Option<String>,
+    /// The values of the columns that [`QueryOptions::columns`] asks for, by name, nulls among them.
+    pub columns: BTreeMap<String, ColumnValue>,
     /// The sequence number of the row; orders hits with equal scores.
     pub seq: Seq,
 }

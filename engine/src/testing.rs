@@ -35,7 +35,7 @@ pub use crate::admin::repair::repair_on;
 pub use crate::threads::turns::take_turns;
 
 use crate::columns::{
-    ColumnSource, ColumnType, ColumnValue, Draft, Expr, KeyRead, LoggedColumns, Schema,
+    ColumnSource, ColumnType, ColumnValue, Columns, Expr, KeyRead, LoggedColumns, Schema,
 };
 use crate::disk::files::Disk;
 use crate::error::Result;
@@ -80,7 +80,7 @@ pub fn log(id: u64, bytes: &[u8], from: u64) -> Result<usize> {
 /// Some rows with a column of each type, named after it.
 fn columns() -> (Schema, LoggedColumns) {
     let mut schema = Schema::default();
-    let mut draft = Draft::new();
+    let mut draft = Columns::default();
     for row in 0..100_i64 {
         let values: [ColumnValue; 6] = [
             (row % 3 == 0).into(),
@@ -95,11 +95,11 @@ fn columns() -> (Schema, LoggedColumns) {
             .into_iter()
             .zip(&values);
         let given = (named.enumerate()).filter(|(at, _)| !(row as usize + at).is_multiple_of(5));
-        let pushed = draft.push(given.map(|(_, pair)| pair));
+        let pushed = draft.push(given.map(|(_, (name, value))| (name, value.as_ref())));
         pushed.expect("values that can be stored");
     }
     let logged = draft.bind(&schema).expect("the schema has no columns yet");
-    let merged = schema.merge(&logged.introduces);
+    let merged = schema.merge(&logged.named);
     merged.expect("the schema has no columns yet");
     (schema, logged)
 }

@@ -2,6 +2,7 @@
 //!
 //! Use it to get data out of a database that can't be opened because its model is lost or its files are damaged.
 
+use crate::columns::{self, Column, ColumnId, ColumnSource as _, ColumnValue, Schema};
 use crate::disk::files::{Disk, Storage, list};
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
@@ -9,6 +10,7 @@ use crate::ids::{LogId, RowId, SegmentId, Seq};
 use crate::log::{self, Batch, Change};
 use crate::metric::Metric;
 use crate::row::ValueRef;
+use crate::segment::columns::ColumnsFile;
 use crate::segment::{Deletions, FileName, RowsFile, Salvaged};
 use crate::stored::{Precision, Stored};
 use crate::version::VersionRecord;
@@ -26,33 +28,48 @@ pub struct RowsRead {
     pub rows: u64,
     /// The damage, in words. Always empty unless damage is skipped.
     pub damage: Vec<String>,
-    /// The keys of rows that could not be read, as far as they are known.
+    /// The keys of rows that could not be read, as far as they are known, and of rows that lack values of columns.
     pub lost_keys: Vec<String>,
+}
+
+/// A row that [`read_rows`] read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ReadRow<'a> {
+    /// The user's key.
+    pub key: &'a str,
+    /// The text or vector.
+    pub value: ValueRef<'a>,
+    /// The values of columns that are not null, by name.
+    pub columns: BTreeMap<String, ColumnValue>,
 }
 
 /// Calls `each` with every live row, in the order of insertion.
 ///
-/// Needs only the manifest, rows files, deletions and logs of a database. Takes no lock; if a version is retired while
-/// it is read, that is an error. With `skip_damage`, what can't be read is left out and listed; rows whose deletion
-/// can't be read come back, which is listed too.
+/// Needs only the manifest, the files of rows, columns and deletions, and the logs of a database. Takes no lock; if a version
+/// is retired while it is read, that is an error. With `skip_damage`, what can't be read is left out and listed; rows whose
+/// deletion can't be read come back, which is listed too.
 ///
 /// # Errors
 /// [`Error::Corrupt`] at the first damage unless it is skipped; any error that `each` returns.
 pub fn read_rows(
     dir: impl AsRef<Path>,
     skip_damage: bool,
-    mut each: impl FnMut(&str, ValueRef<'_>) -> Result<()>,
+    mut each: impl FnMut(ReadRow<'_>) -> Result<()>,
 ) -> Result<RowsRead> {
     let mut reading = Reading {
         disk: Disk::default(),
         layout: Layout::existing(dir.as_ref())?,
         skip_damage,
         found: RowsRead::default(),
+        told: Vec::new(),
     };
     let record = reading.record()?;
     let changed = reading.logs(record.as_ref())?;
-    for (rows, live) in reading.segments(record.as_ref())? {
-        reading.segment(&rows, &live, &changed, &mut each)?;
+    let segments = reading.segments(record.as_ref())?;
+    let schema = reading.schema(record.as_ref(), &segments)?;
+    for segment in &segments {
+        reading.segment(segment, &schema, &changed, &mut each)?;
     }
     let mut puts = BTreeMap::new();
     for (key, (seq, change)) in &changed {
@@ -61,13 +78,27 @@ pub fn read_rows(
         }
     }
     for (key, put) in puts.into_values() {
-        match &put.text {
-            Some(text) => each(key, ValueRef::Text(text))?,
-            None => {
-                let (stored, norm) = (put.vector.as_ref(), put.norm);
-                each(key, ValueRef::Vector { stored, norm })?;
+        let value = match &put.text {
+            Some(text) => ValueRef::Text(text),
+            None => ValueRef::Vector {
+                stored: put.vector.as_ref(),
+                norm: put.norm,
+            },
+        };
+        let mut columns = BTreeMap::new();
+        for column in schema.columns() {
+            let value = put.columns.iter().find(|(id, _)| *id == column.id);
+            if let Some((_, value)) = value
+                && let Some(value) = value.clone().convert(column.kind)
+            {
+                columns.insert(column.name.clone(), value);
             }
         }
+        each(ReadRow {
+            key,
+            value,
+            columns,
+        })?;
         reading.found.rows += 1;
     }
     Ok(reading.found)
@@ -78,6 +109,15 @@ struct Reading {
     layout: Layout,
     skip_damage: bool,
     found: RowsRead,
+    /// The columns that logs name, in their order.
+    told: Vec<Column>,
+}
+
+/// The rows of a segment.
+struct Segment {
+    rows: RowsFile,
+    live: Live,
+    columns: Option<ColumnsFile>,
 }
 
 /// The last change of each key in the logs: a row, or its deletion.
@@ -88,6 +128,7 @@ struct Put {
     text: Option<Arc<str>>,
     vector: Stored,
     norm: Option<f64>,
+    columns: Vec<(ColumnId, ColumnValue)>,
 }
 
 impl Reading {
@@ -140,15 +181,16 @@ impl Reading {
                     log::salvage(id, &bytes).batches
                 }
             };
-            batches
-                .into_iter()
-                .for_each(|batch| take(&batch, &mut changed));
+            for batch in batches {
+                self.told.extend_from_slice(&batch.columns.named);
+                take(&batch, &mut changed);
+            }
         }
         Ok(changed)
     }
 
     /// The rows files and their live rows, oldest first.
-    fn segments(&mut self, record: Option<&VersionRecord>) -> Result<Vec<(RowsFile, Live)>> {
+    fn segments(&mut self, record: Option<&VersionRecord>) -> Result<Vec<Segment>> {
         let dir = self.layout.segments();
         let Some(record) = record else {
             return self.all_segments();
@@ -167,14 +209,51 @@ impl Reading {
                     Err(e) => self.damaged(e)?,
                 }
             }
-            segments.push((rows, live));
+            let columns = match segment.columns {
+                Some(_) => self.columns(&rows)?,
+                None => None,
+            };
+            segments.push(Segment {
+                rows,
+                live,
+                columns,
+            });
         }
         Ok(segments)
     }
 
+    /// The columns: those of the record and of the logs behind it, or else those that files and logs tell of.
+    fn schema(&mut self, record: Option<&VersionRecord>, segments: &[Segment]) -> Result<Schema> {
+        let Some(record) = record else {
+            let files = segments
+                .iter()
+                .filter_map(|segment| segment.columns.as_ref());
+            let files = files.flat_map(|file| file.schema().columns().to_vec());
+            return Ok(Schema::told(files.chain(std::mem::take(&mut self.told))));
+        };
+        let mut schema = record.columns.clone();
+        for column in std::mem::take(&mut self.told) {
+            if let Err(why) = schema.merge(&[column]) {
+                let logs = self.layout.logs();
+                self.damaged(Error::corrupt(logs, "record", 0, why))?;
+            }
+        }
+        Ok(schema)
+    }
+
+    /// Opens the columns file of a segment's rows.
+    fn columns(&mut self, rows: &RowsFile) -> Result<Option<ColumnsFile>> {
+        let path = FileName::Columns(rows.meta().segment).within(&self.layout.segments());
+        let opened = ColumnsFile::open(&self.disk, &path);
+        match opened.and_then(|columns| columns.expect_rows(rows).map(|()| columns)) {
+            Ok(columns) => Ok(Some(columns)),
+            Err(e) => self.damaged(e).map(|()| None),
+        }
+    }
+
     /// Finds the rows files without a record: every one that no compaction has replaced, without the rows that any
     /// deletion file marks as dead.
-    fn all_segments(&mut self) -> Result<Vec<(RowsFile, Live)>> {
+    fn all_segments(&mut self) -> Result<Vec<Segment>> {
         let dir = self.layout.segments();
         let mut open: BTreeMap<SegmentId, (RowsFile, Live)> = BTreeMap::new();
         let names = list(&self.disk, &dir)?;
@@ -208,8 +287,19 @@ impl Reading {
             .flat_map(|(rows, _)| rows.meta().replaces.iter().copied())
             .collect();
         open.retain(|id, _| !replaced.contains(id));
-        let mut segments: Vec<_> = open.into_values().collect();
-        segments.sort_by_key(|(rows, _)| rows.summary().seqs.map(|(first, _)| first));
+        let mut segments = Vec::new();
+        for (id, (rows, live)) in open {
+            let columns = match names.contains(&FileName::Columns(id)) {
+                true => self.columns(&rows)?,
+                false => None,
+            };
+            segments.push(Segment {
+                rows,
+                live,
+                columns,
+            });
+        }
+        segments.sort_by_key(|segment| segment.rows.summary().seqs.map(|(first, _)| first));
         Ok(segments)
     }
 
@@ -232,18 +322,38 @@ impl Reading {
 
     fn segment(
         &mut self,
-        rows: &RowsFile,
-        live: &Live,
+        segment: &Segment,
+        schema: &Schema,
         changed: &Changed,
-        each: &mut impl FnMut(&str, ValueRef<'_>) -> Result<()>,
+        each: &mut impl FnMut(ReadRow<'_>) -> Result<()>,
     ) -> Result<()> {
+        let Segment {
+            rows,
+            live,
+            columns,
+        } = segment;
         let mut last = String::new();
         rows.salvage(|row| {
             match row {
                 Salvaged::Row(row) => {
                     let newer = changed.get(row.key).is_some_and(|(seq, _)| *seq > row.seq);
                     if live.contains(row.row) && !newer {
-                        each(row.key, row.value)?;
+                        let mut values = BTreeMap::new();
+                        if let Some(file) = columns
+                            && let Err(why) = values_of(file, schema, row.row, &mut values)
+                        {
+                            self.found.lost_keys.push(row.key.to_owned());
+                            let said = why.to_string();
+                            if said != last {
+                                self.damaged(why)?;
+                                last = said;
+                            }
+                        }
+                        each(ReadRow {
+                            key: row.key,
+                            value: row.value,
+                            columns: values,
+                        })?;
                         self.found.rows += 1;
                     }
                 }
@@ -265,8 +375,32 @@ impl Reading {
     }
 }
 
+/// Adds the values of a row, as far as they can be read. Returns the first error.
+fn values_of(
+    file: &ColumnsFile,
+    schema: &Schema,
+    row: RowId,
+    values: &mut BTreeMap<String, ColumnValue>,
+) -> Result<()> {
+    let mut outcome = Ok(());
+    for column in schema.columns() {
+        let Some(read) = file.column(column.id) else {
+            continue;
+        };
+        match columns::value_as(read, row.0 as usize, column.kind) {
+            Ok(ColumnValue::Null) => {}
+            Ok(value) => drop(values.insert(column.name.clone(), value)),
+            Err(e) => outcome = outcome.and(Err(e)),
+        }
+    }
+    outcome
+}
+
 fn take(batch: &Batch, changed: &mut Changed) {
+    let mut puts = 0;
     for (seq, change, vector) in batch.iter() {
+        let row = puts;
+        puts += usize::from(change.is_put());
         if (changed.get(change.key())).is_some_and(|(newest, _)| *newest > seq) {
             continue;
         }
@@ -278,6 +412,10 @@ fn take(batch: &Batch, changed: &mut Changed) {
                     text: text.clone(),
                     vector: stored,
                     norm: *norm,
+                    columns: (batch.columns.batch.columns())
+                        .map(|(id, data)| (id, data.value(row).to_value()))
+                        .filter(|(_, value)| *value != ColumnValue::Null)
+                        .collect(),
                 })
             }
             _ => None,

@@ -204,7 +204,13 @@ fn check_segment(
 ) -> Result<()> {
     let disk = Disk::default();
     let dir = layout.segments();
-    let sealed = Arc::new(Sealed::open(&disk, &dir, segment.id, model)?);
+    let sealed = Arc::new(Sealed::open(
+        &disk,
+        &dir,
+        segment.id,
+        segment.columns,
+        model,
+    )?);
     let view = SegmentView::with_deletions(&disk, &dir, segment, Arc::clone(&sealed))?;
     if options.deep {
         found.codes += compare_codes(&sealed, model, |e| found.problems.push(e.to_string()))?;

@@ -1,10 +1,10 @@
-//! Columns of some rows in memory: as they are given ([`Draft`]), as the log has them ([`LoggedColumns`]) and as a run of
+//! Columns of some rows in memory: as they are given ([`Columns`]), as the log has them ([`LoggedColumns`]) and as a run of
 //! the tail has them ([`ColumnBatch`]).
 
 use super::bits;
 use super::data::{self, ColumnData, ColumnRead, Piece};
 use super::schema::{Column, ColumnId, MAX_COLUMNS, Schema};
-use super::value::{ColumnType, ColumnValue};
+use super::value::{ColumnType, ColumnValue, ColumnValueRef};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -61,35 +61,25 @@ impl ColumnBatch {
     }
 
     /// Returns the live rows of several sources, one after the other. A column that was retyped in between has the type
-    /// of the last source that has it.
-    ///
-    /// # Errors
-    /// If a source is damaged, or if a column was retyped that has values which its type can't hold.
-    pub(crate) fn gather(sources: &[(&ColumnBatch, Option<&[u64]>)]) -> Result<Self> {
+    /// of the last source that has it, which can hold every value that was live when it was retyped.
+    pub(crate) fn gather(sources: &[(&ColumnBatch, Option<&[u64]>)]) -> Self {
         let ids = sources.iter().flat_map(|(batch, _)| batch.columns.keys());
         let ids: BTreeSet<ColumnId> = ids.copied().collect();
         let alive = |(batch, live): &(&Self, Option<&[u64]>)| live.map_or(batch.rows, bits::count);
         let mut gathered = Self::nulls(sources.iter().map(alive).sum());
         for id in ids {
-            let mut pieces = Vec::with_capacity(sources.len());
-            let mut kind = None;
+            let mut kinds = sources.iter().filter_map(|(batch, _)| batch.get(id));
+            let kind = kinds.next_back().expect("one of them has it").kind();
+            let mut data = ColumnData::new(kind);
             for &(batch, live) in sources {
-                let data = batch.get(id);
-                kind = data.map(ColumnRead::kind).or(kind);
-                pieces.push(Piece {
-                    column: data.map(|data| data as &dyn ColumnRead),
-                    rows: batch.rows,
-                    live,
-                });
+                match batch.get(id) {
+                    None => data.push_nulls(live.map_or(batch.rows, bits::count)),
+                    Some(from) => data.extend_living(from, live),
+                }
             }
-            gathered.set(id, gather(&pieces, kind.expect("one of them has it"))?);
+            gathered.set(id, data);
         }
-        Ok(gathered)
-    }
-
-    /// Its bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        self.columns.values().map(ColumnData::bytes).sum()
+        gathered
     }
 }
 
@@ -129,13 +119,28 @@ impl ColumnSource for ColumnBatch {
     }
 }
 
-/// What a logged batch has of columns: those that it introduces, and the values of its rows.
+/// What a logged batch has of columns: their values, and what each is called, so that the batch can be read alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LoggedColumns {
-    /// Columns that the schema did not have before.
-    pub(crate) introduces: Vec<Column>,
-    /// The values.
+    /// The columns of the batch, ascending by id.
+    pub(crate) named: Vec<Column>,
+    /// Their values.
     pub(crate) batch: ColumnBatch,
+}
+
+impl LoggedColumns {
+    /// Rows without columns.
+    pub(crate) fn none(rows: usize) -> Self {
+        Self {
+            named: Vec::new(),
+            batch: ColumnBatch::nulls(rows),
+        }
+    }
+
+    /// Returns `true` if no row has a value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
 }
 
 /// A value that its column can't take.
@@ -160,31 +165,130 @@ impl Conflict {
     pub(crate) fn of_key(&self, key: &str) -> Error {
         Error::invalid(format!("key {key:?}: {self}"))
     }
+
+    /// The error of the row with this number.
+    fn of_row(self) -> Error {
+        Error::invalid(format!("row {}: {self}", self.row))
+    }
 }
 
-/// Columns by name, gathered row by row: what can be done without the writer lock.
+/// Columns of some rows, by name. Columns that a row does not have are null.
+///
+/// ```
+/// use mopqdb::columns::Columns;
+/// use mopqdb::{CreateOptions, Database, Filter, Metric, Options, RowBatch};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("colours.db");
+/// let db = Database::create(&path, &CreateOptions::vectors(2, Metric::Ip), Options::default())?;
+/// let (keys, values) = (["red", "blue"], [1.0, 0.0, 0.0, 1.0]);
+/// let mut columns = Columns::default();
+/// columns.set("warm", [true, false])?;
+/// columns.set("nanometres", [Some(700), None])?;
+/// db.insert_batch(RowBatch::vectors(&keys, &values)?.with_columns(&columns)?)?;
+/// assert_eq!(db.count_where(&Filter::sql("warm AND nanometres > 600")?)?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Draft {
+pub struct Columns {
     rows: usize,
     places: HashMap<String, usize>,
     /// May have fewer values than there are rows: the others are null.
     columns: Vec<(String, ColumnData)>,
 }
 
-impl Draft {
-    /// No rows.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
-    /// How many rows there are.
-    pub(crate) fn rows(&self) -> usize {
+impl Columns {
+    /// Returns the number of rows.
+    pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Returns `true` if no row has a value.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.columns.is_empty()
+    /// Adds a column with a value for each row, whose type is that of its values. Nulls alone add nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a value can't be stored, if values are of several types, if there are more or fewer values than the
+    /// columns before have, or if the name can't be one of a column or is there already.
+    pub fn set<V: Into<ColumnValue>>(
+        &mut self,
+        name: &str,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<()> {
+        let mut data: Option<ColumnData> = None;
+        let mut rows = 0;
+        for value in values {
+            let value: ColumnValue = value.into();
+            let conflict = |why: String| Conflict {
+                row: rows,
+                column: name.to_owned(),
+                why,
+            };
+            (value.check()).map_err(|why| conflict(why).of_row())?;
+            if let Some(kind) = value.kind() {
+                let data = data.get_or_insert_with(|| ColumnData::nulls_of(kind, rows));
+                data.push_nulls(rows - data.rows());
+                let value = widen(data, value).map_err(|why| conflict(why).of_row())?;
+                data.push(&value.as_ref());
+            }
+            rows += 1;
+        }
+        self.add(name, data, rows)
+    }
+
+    /// Adds a column of this type with a value for each row.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set), and if a value is not of this type.
+    pub fn set_typed<V: Into<ColumnValue>>(
+        &mut self,
+        name: &str,
+        kind: ColumnType,
+        values: impl IntoIterator<Item = V>,
+    ) -> Result<()> {
+        let mut data = ColumnData::new(kind);
+        for (row, value) in values.into_iter().enumerate() {
+            let conflict = |why: String| Conflict {
+                row,
+                column: name.to_owned(),
+                why,
+            };
+            let value: ColumnValue = value.into();
+            (value.check()).map_err(|why| conflict(why).of_row())?;
+            let value = fit(value, kind);
+            let value = value.map_err(|value| conflict(mismatch(&value, kind)).of_row())?;
+            data.push(&value.as_ref());
+        }
+        let rows = data.rows();
+        self.add(name, Some(data), rows)
+    }
+
+    fn add(&mut self, name: &str, data: Option<ColumnData>, rows: usize) -> Result<()> {
+        super::schema::check_name(name).map_err(Error::invalid)?;
+        if self.places.contains_key(name) {
+            return Err(Error::invalid(format!("column {name:?} is there twice")));
+        }
+        if self.columns.is_empty() && self.rows == 0 {
+            self.rows = rows;
+        }
+        if rows != self.rows {
+            return Err(Error::invalid(format!(
+                "column {name:?} has {rows} values for {} rows",
+                self.rows
+            )));
+        }
+        if let Some(data) = data {
+            self.places.insert(name.to_owned(), self.columns.len());
+            self.columns.push((name.to_owned(), data));
+        }
+        Ok(())
+    }
+
+    /// Returns the values of a row that are not null, by name.
+    pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = (&str, ColumnValueRef<'_>)> {
+        let values = self
+            .columns
+            .iter()
+            .filter(move |(_, data)| row < data.rows());
+        let values = values.map(move |(name, data)| (&name[..], data.value(row)));
+        values.filter(|(_, value)| *value != ColumnValueRef::Null)
     }
 
     /// Appends a row. Columns that it does not name are null.
@@ -194,7 +298,7 @@ impl Draft {
     /// before it. The row is not appended.
     pub(crate) fn push<'v>(
         &mut self,
-        values: impl IntoIterator<Item = (&'v str, &'v ColumnValue)>,
+        values: impl IntoIterator<Item = (&'v str, ColumnValueRef<'v>)>,
     ) -> Result<(), Conflict> {
         let row = self.rows;
         let conflict = |name: &str, why: String| Conflict {
@@ -218,13 +322,16 @@ impl Draft {
                 return Err(conflict(name, why));
             }
             let place = self.places.get(name).copied();
-            let value = match place {
-                Some(place) => self.fit(place, value).map_err(|why| conflict(name, why))?,
-                None => value.clone(),
+            let fitted = match place {
+                Some(place) if self.columns[place].1.kind() != kind => {
+                    let fitted = widen(&mut self.columns[place].1, value.to_value());
+                    Some(fitted.map_err(|why| conflict(name, why))?)
+                }
+                _ => None,
             };
-            checked.push((name, place, kind, value));
+            checked.push((name, place, kind, value, fitted));
         }
-        for (name, place, kind, value) in checked {
+        for (name, place, kind, value, fitted) in checked {
             let place = place.unwrap_or_else(|| {
                 self.places.insert(name.to_owned(), self.columns.len());
                 self.columns.push((name.to_owned(), ColumnData::new(kind)));
@@ -232,67 +339,34 @@ impl Draft {
             });
             let (_, data) = &mut self.columns[place];
             data.push_nulls(row - data.rows());
-            data.push(&value.as_ref());
+            match fitted {
+                Some(value) => data.push(&value.as_ref()),
+                None => data.push(&value),
+            }
         }
         self.rows += 1;
         Ok(())
     }
 
-    /// Adds a column of values, one for each row; the first one says how many rows there are.
+    /// Turns columns into those types that the schema has for them, so that binding them to it is quick.
     ///
     /// # Errors
-    /// Values that can't be stored, or a name that can't be one of a column or is there twice.
-    ///
-    /// # Panics
-    /// If there are not as many values as rows.
-    pub(crate) fn push_column(
-        &mut self,
-        name: &str,
-        kind: ColumnType,
-        values: impl IntoIterator<Item = ColumnValue>,
-    ) -> Result<(), Conflict> {
-        let conflict = |row: usize, why: String| Conflict {
-            row,
-            column: name.to_owned(),
-            why,
-        };
-        super::schema::check_name(name).map_err(|why| conflict(0, why))?;
-        if self.places.contains_key(name) {
-            return Err(conflict(0, "it is there twice".to_owned()));
-        }
-        let mut data = ColumnData::new(kind);
-        for (row, value) in values.into_iter().enumerate() {
-            value.check().map_err(|why| conflict(row, why))?;
-            let value = fit(value, kind).map_err(|value| conflict(row, mismatch(&value, kind)))?;
-            data.push(&value.as_ref());
-        }
-        if self.columns.is_empty() && self.rows == 0 {
-            self.rows = data.rows();
-        }
-        assert_eq!(data.rows(), self.rows, "a value for each row");
-        self.places.insert(name.to_owned(), self.columns.len());
-        self.columns.push((name.to_owned(), data));
-        Ok(())
-    }
-
-    /// Turns a value into one of a column's type, or the column into one of the value's.
-    fn fit(&mut self, place: usize, value: &ColumnValue) -> Result<ColumnValue, String> {
-        let (_, data) = &mut self.columns[place];
-        let kind = data.kind();
-        match fit(value.clone(), kind) {
-            Ok(value) => Ok(value),
-            Err(ColumnValue::Float(number)) if kind == ColumnType::Int => {
-                // 10, then 10.5.
-                let floats = data.clone().convert(ColumnType::Float);
-                *data = floats.map_err(|row| {
-                    format!(
-                        "{number} is a float, and row {row} of the batch has an int that is none; give both as strings"
-                    )
+    /// A value of another type than its column has.
+    pub(crate) fn fit(&mut self, schema: &Schema) -> Result<(), Conflict> {
+        for (name, data) in &mut self.columns {
+            let Some(column) = schema.find(name) else {
+                continue;
+            };
+            if data.kind() != column.kind {
+                let given = std::mem::replace(data, ColumnData::new(column.kind));
+                *data = fit_all(given, column.kind).map_err(|(row, why)| Conflict {
+                    row,
+                    column: name.clone(),
+                    why,
                 })?;
-                Ok(ColumnValue::Float(number))
             }
-            Err(value) => Err(mismatch(&value, kind)),
         }
+        Ok(())
     }
 
     /// Gives columns their ids: those of the schema, or, if it does not have them, the next. Requires, for what is logged:
@@ -302,40 +376,60 @@ impl Draft {
     /// A value of another type than its column has.
     pub(crate) fn bind(self, schema: &Schema) -> Result<LoggedColumns, Conflict> {
         let mut grown = schema.clone();
-        let mut bound = LoggedColumns {
-            introduces: Vec::new(),
-            batch: ColumnBatch::nulls(self.rows),
-        };
+        let mut bound = LoggedColumns::none(self.rows);
         for (name, mut data) in self.columns {
             data.push_nulls(self.rows - data.rows());
-            let id = match grown.find(&name) {
+            let Some(first) = data::first_valid(&data) else {
+                continue;
+            };
+            let column = match grown.find(&name) {
                 Some(column) => {
                     data = fit_all(data, column.kind).map_err(|(row, why)| Conflict {
                         row,
                         column: name.clone(),
                         why,
                     })?;
-                    column.id
+                    column.clone()
                 }
                 None => {
                     let column = grown.introduce(&name, data.kind());
                     let column = column.map_err(|why| Conflict {
-                        row: data::first_valid(&data).unwrap_or(0),
+                        row: first,
                         column: name.clone(),
                         why: why.to_string(),
                     })?;
-                    bound.introduces.push(column.clone());
-                    column.id
+                    column.clone()
                 }
             };
-            bound.batch.set(id, data);
+            bound.batch.set(column.id, data);
+            bound.named.push(column);
         }
+        bound.named.sort_unstable_by_key(|column| column.id);
         Ok(bound)
     }
 }
 
+/// Turns a value into one of a column's type, or the column into one of the value's.
+fn widen(data: &mut ColumnData, value: ColumnValue) -> Result<ColumnValue, String> {
+    let kind = data.kind();
+    match fit(value, kind) {
+        Ok(value) => Ok(value),
+        Err(ColumnValue::Float(number)) if kind == ColumnType::Int => {
+            // 10, then 10.5.
+            let floats = data.clone().convert(ColumnType::Float);
+            *data = floats.map_err(|row| {
+                format!(
+                    "{number} is a float, and row {row} of the batch has an int that is none; give both as strings"
+                )
+            })?;
+            Ok(ColumnValue::Float(number))
+        }
+        Err(value) => Err(mismatch(&value, kind)),
+    }
+}
+
 /// The value as this type, if it is what a user may write for it; else the value as it was.
-pub(super) fn fit(value: ColumnValue, kind: ColumnType) -> Result<ColumnValue, ColumnValue> {
+pub(crate) fn fit(value: ColumnValue, kind: ColumnType) -> Result<ColumnValue, ColumnValue> {
     let may = match (&value, kind) {
         (ColumnValue::Null, _) => true,
         (ColumnValue::Int(_), ColumnType::Float) => true,
@@ -402,12 +496,12 @@ mod tests {
     use super::*;
     use ColumnType as Type;
 
-    fn push(draft: &mut Draft, row: &[(&str, ColumnValue)]) -> Result<(), Conflict> {
-        draft.push(row.iter().map(|(name, value)| (*name, value)))
+    fn push(draft: &mut Columns, row: &[(&str, ColumnValue)]) -> Result<(), Conflict> {
+        draft.push(row.iter().map(|(name, value)| (*name, value.as_ref())))
     }
 
-    fn rows() -> Draft {
-        let mut draft = Draft::new();
+    fn rows() -> Columns {
+        let mut draft = Columns::default();
         push(&mut draft, &[("year", 2020.into())]).unwrap();
         push(&mut draft, &[]).unwrap();
         let tags = vec!["a", "b"];
@@ -431,12 +525,12 @@ mod tests {
         let bound = rows().bind(&schema).unwrap();
         let year = ColumnId(1);
         assert_eq!(
-            bound.introduces,
-            [Column {
+            bound.named[1],
+            Column {
                 id: year,
                 name: "year".into(),
                 kind: Type::Float,
-            }]
+            }
         );
         let values: Vec<_> = (0..4)
             .map(|row| bound.batch.get(year).unwrap().value(row).to_value())
@@ -474,7 +568,7 @@ mod tests {
             assert_eq!(conflict.row, 4);
         }
         assert_eq!(draft.rows(), 4);
-        assert!(draft.bind(&Schema::default()).unwrap().introduces.len() == 2);
+        assert!(draft.bind(&Schema::default()).unwrap().named.len() == 2);
         let error = conflict.of_key("k").to_string();
         assert!(error.starts_with("key \"k\": column \"year\": "), "{error}");
     }
@@ -484,7 +578,7 @@ mod tests {
         let mut schema = Schema::default();
         schema.introduce("year", Type::Int).unwrap();
         schema.introduce("at", Type::Timestamp).unwrap();
-        let mut draft = Draft::new();
+        let mut draft = Columns::default();
         push(
             &mut draft,
             &[("year", 5.0.into()), ("at", "1970-01-01".into())],
@@ -493,7 +587,7 @@ mod tests {
         let bound = draft.bind(&schema).unwrap();
         let value = |id| bound.batch.get(ColumnId(id)).unwrap().value(0).to_value();
         assert_eq!([value(0), value(1)], [5.into(), ColumnValue::Timestamp(0)]);
-        let mut draft = Draft::new();
+        let mut draft = Columns::default();
         push(&mut draft, &[("at", "soon".into())]).unwrap();
         let conflict = draft.bind(&schema).unwrap_err();
         assert!(conflict.why.contains("2024-05-01T12:00:00Z"), "{conflict}");
@@ -501,17 +595,35 @@ mod tests {
 
     #[test]
     fn columns_at_once_are_what_rows_are() {
-        let mut draft = Draft::new();
+        let mut draft = Columns::default();
         let years = [2020.into(), ColumnValue::Null];
-        draft.push_column("year", Type::Float, years).unwrap();
+        draft.set_typed("year", Type::Float, years).unwrap();
         let bound = draft.bind(&Schema::default()).unwrap();
-        let mut other = Draft::new();
+        let mut other = Columns::default();
         push(&mut other, &[("year", 2020.0.into())]).unwrap();
         push(&mut other, &[]).unwrap();
         assert_eq!(bound, other.bind(&Schema::default()).unwrap());
-        let mut draft = Draft::new();
-        let conflict = draft.push_column("year", Type::Int, ["x".into()]);
-        assert!(conflict.unwrap_err().why.contains("give an int"));
+        let mut draft = Columns::default();
+        let error = draft.set_typed("year", Type::Int, ["x"]).unwrap_err();
+        assert!(error.to_string().contains("give an int"), "{error}");
+        draft.set("a", [Some(1.0), None, Some(2.5)]).unwrap();
+        draft.set("b", [1, 2, 3]).unwrap();
+        for (error, why) in [
+            (draft.set("c", [1, 2]), "2 values for 3 rows"),
+            (draft.set("b", [1, 2, 3]), "twice"),
+            (draft.set("key", [1, 2, 3]), "part of every row"),
+            (
+                draft.set("c", [1.5, f64::NAN, 1.0]),
+                "row 1: column \"c\": NaN",
+            ),
+        ] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        assert_eq!(
+            draft.row(1).collect::<Vec<_>>(),
+            [("b", ColumnValueRef::Int(2))]
+        );
     }
 
     #[test]
@@ -527,8 +639,7 @@ mod tests {
             (&first, Some(&live[..1])),
             (&second, Some(&some)),
             (&ColumnBatch::nulls(2), None),
-        ])
-        .unwrap();
+        ]);
         assert_eq!(gathered.rows(), 3 + 65 + 2);
         let value = |id, row| gathered.get(ColumnId(id)).unwrap().value(row).to_value();
         assert_eq!(value(0, 1), 2021.0.into());
@@ -549,7 +660,6 @@ mod tests {
             batch
         };
         let gathered = ColumnBatch::gather(&[(&batch(7.into()), None), (&batch(0.5.into()), None)]);
-        let gathered = gathered.unwrap();
         let data = gathered.get(ColumnId(0)).unwrap();
         assert_eq!(data.value(0).to_value(), 7.0.into());
     }

@@ -79,20 +79,15 @@ impl MaskCache {
     }
 
     /// Bytes that it takes.
+    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.entries().bytes
     }
 
     /// How many masks it has.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries().masks.len()
-    }
-
-    /// Changes how many bytes it may take.
-    pub(crate) fn set_limit(&self, limit: usize) {
-        let mut entries = self.entries();
-        entries.limit = limit;
-        entries.shrink();
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -204,11 +199,7 @@ mod tests {
         assert!(ask(&cache, 0, "a = 1"), "used last");
         assert!(!ask(&cache, 1, "a = 1"), "not used for the longest time");
         assert_eq!(cache.len(), 10);
-        cache.set_limit(size * 3);
-        assert_eq!((cache.len(), cache.bytes()), (3, size * 3));
-        assert!(ask(&cache, 1, "a = 1"));
-        cache.set_limit(size - 1);
-        assert_eq!((cache.len(), cache.bytes()), (0, 0));
+        let cache = MaskCache::new(size - 1);
         assert!(!ask(&cache, 1, "a = 1"));
         assert!(!ask(&cache, 1, "a = 1"), "too large to be kept");
     }

@@ -1,6 +1,6 @@
 //! A batch's columns as bytes in the log: chapter 6 of FORMAT.md.
 
-use super::batch::{ColumnBatch, LoggedColumns};
+use super::batch::LoggedColumns;
 use super::bits;
 use super::data::{ColumnData, ColumnRead};
 use super::schema::{Column, ColumnId, MAX_COLUMNS, check_name};
@@ -9,15 +9,11 @@ use crate::format::{Encode, FormatError, Put, Take};
 
 impl Encode for LoggedColumns {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.introduces.len() as u32);
-        for column in &self.introduces {
-            encode_column(column, out);
-        }
         out.put_u32(self.batch.rows() as u32);
-        out.put_u32(self.batch.columns().count() as u32);
-        for (id, data) in self.batch.columns() {
-            out.put_u32(id.0);
-            out.put_u32(data.kind().number());
+        out.put_u32(self.named.len() as u32);
+        for (column, (id, data)) in self.named.iter().zip(self.batch.columns()) {
+            assert_eq!(column.id, id, "each column has a name");
+            encode_column(column, out);
             encode_values(data, out);
         }
     }
@@ -84,35 +80,25 @@ impl LoggedColumns {
     /// # Errors
     /// What is wrong with the bytes.
     pub(crate) fn decode(fields: &mut Take<'_>, rows: usize) -> Result<Self, FormatError> {
-        let count = counted(fields)?;
-        let mut introduces: Vec<Column> = Vec::new();
-        for _ in 0..count {
-            let column = decode_column(fields)?;
-            if introduces.last().is_some_and(|last| last.id >= column.id) {
-                return Err(fields.wrong("introduced columns do not ascend"));
-            }
-            introduces.push(column);
-        }
         let found = fields.u32()?;
         if u32::try_from(rows) != Ok(found) {
             return Err(fields.wrong(format!("columns of {found} rows, of {rows}")));
         }
-        let mut batch = ColumnBatch::nulls(rows);
-        let mut last = None;
+        let mut decoded = Self::none(rows);
         for _ in 0..counted(fields)? {
-            let id = ColumnId(fields.u32()?);
-            if last.is_some_and(|last| last >= id) {
+            let column = decode_column(fields)?;
+            let id = column.id;
+            if (decoded.named.last()).is_some_and(|last| last.id >= id) {
                 return Err(fields.wrong(format!("column {id} does not follow the one before")));
             }
-            last = Some(id);
-            let kind = kind(fields)?;
-            let data = decode_values(fields, kind, rows)?;
+            let data = decode_values(fields, column.kind, rows)?;
             if data.nulls() == rows {
                 return Err(fields.wrong(format!("column {id} has no values")));
             }
-            batch.set(id, data);
+            decoded.batch.set(id, data);
+            decoded.named.push(column);
         }
-        Ok(Self { introduces, batch })
+        Ok(decoded)
     }
 }
 
@@ -201,7 +187,7 @@ fn decode_values(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::batch::Draft;
+    use crate::columns::batch::Columns;
     use crate::columns::schema::Schema;
     use crate::columns::value::ColumnValue;
 
@@ -210,7 +196,7 @@ mod tests {
     fn sample() -> LoggedColumns {
         let mut schema = Schema::default();
         schema.introduce("known", ColumnType::Int).unwrap();
-        let mut draft = Draft::new();
+        let mut draft = Columns::default();
         for row in 0..ROWS as i64 {
             let names = ["known", "flag", "score", "lang", "tags", "at"];
             let values: [ColumnValue; 6] = [
@@ -223,7 +209,9 @@ mod tests {
             ];
             let given = names.into_iter().zip(&values).enumerate();
             let given = given.filter(|(at, _)| !(row as usize + at).is_multiple_of(5));
-            draft.push(given.map(|(_, pair)| pair)).unwrap();
+            draft
+                .push(given.map(|(_, (name, value))| (name, value.as_ref())))
+                .unwrap();
         }
         draft.bind(&schema).unwrap()
     }
@@ -238,11 +226,11 @@ mod tests {
     #[test]
     fn a_batch_comes_back_as_it_was() {
         let sample = sample();
-        assert_eq!(sample.introduces.len(), 5);
+        assert_eq!(sample.named.len(), 6);
         assert_eq!(decode(&sample.encoded(), ROWS).unwrap(), sample);
         let none = LoggedColumns::default();
-        assert_eq!(none.encoded(), [0; 12]);
-        assert_eq!(decode(&[0; 12], 0).unwrap(), none);
+        assert_eq!(none.encoded(), [0; 8]);
+        assert_eq!(decode(&[0; 8], 0).unwrap(), none);
     }
 
     #[test]
@@ -282,18 +270,24 @@ mod tests {
                 .flat_map(|number| number.to_le_bytes())
                 .collect()
         };
+        // One row, one column, whose name has four bytes.
+        let of = |kind: u32, values: &[u32]| {
+            let name = u32::from_le_bytes(*b"year");
+            number(&[&[1, 1, 0, kind, 4, name], values].concat())
+        };
         for (bytes, why) in [
-            (number(&[u32::MAX, 1]), "4294967295 columns"),
-            (number(&[0, 1, 1001]), "1001 columns"),
-            (number(&[0, 1, 1, 0, 9]), "type 9"),
-            (number(&[0, 1, 1, 0, 4, 1, 0, u32::MAX]), "4294967295 bytes"),
-            (number(&[0, 1, 1, 0, 5, 1, 0, 10_001]), "list of 10001"),
-            (number(&[0, 1, 1, 0, 2, 2, 0, 0, 0]), "past the last row"),
-            (number(&[0, 1, 1, 0, 2, 0, 0]), "no values"),
-            (number(&[0, 1, 1, 0, 3, 1, 0, 0, 0x7ff8_0000]), "NaN"),
-            (number(&[0, 1, 1, 0, 6, 1, 0, 0, i32::MAX as u32]), "9999"),
-            (number(&[0, 1, 1, 0, 1, 0, 0, 1, 0]), "null that is true"),
-            (number(&[0, 1, 1, 0, 4, 1, 0, 1, 0xff]), "utf-8"),
+            (number(&[1, u32::MAX]), "4294967295 columns"),
+            (number(&[1, 1001]), "1001 columns"),
+            (number(&[1, 1, 0, 9]), "type 9"),
+            (number(&[1, 1, 0, 2, u32::MAX]), "4294967295 bytes"),
+            (of(4, &[1, 0, u32::MAX]), "4294967295 bytes"),
+            (of(5, &[1, 0, 10_001]), "list of 10001"),
+            (of(2, &[2, 0, 0, 0]), "past the last row"),
+            (of(2, &[0, 0]), "no values"),
+            (of(3, &[1, 0, 0, 0x7ff8_0000]), "NaN"),
+            (of(6, &[1, 0, 0, i32::MAX as u32]), "9999"),
+            (of(1, &[0, 0, 1, 0]), "null that is true"),
+            (of(4, &[1, 0, 1, 0xff]), "utf-8"),
         ] {
             let mut bytes = bytes;
             if why == "utf-8" {
@@ -302,6 +296,7 @@ mod tests {
             let error = decode(&bytes, 1).unwrap_err().to_string();
             assert!(error.contains(why), "{why}: {error}");
         }
-        assert!(decode(&number(&[0, u32::MAX, 1, 0, 2, 0, 0]), u32::MAX as usize).is_err());
+        let many = [&number(&[u32::MAX])[..], &of(2, &[0, 0])[4..]].concat();
+        assert!(decode(&many, u32::MAX as usize).is_err());
     }
 }

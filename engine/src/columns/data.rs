@@ -159,6 +159,30 @@ pub(crate) fn value(column: &dyn ColumnRead, row: usize) -> Result<ColumnValueRe
     })
 }
 
+/// Returns the value of a live row as this type: a column may have been retyped since it was stored.
+///
+/// # Errors
+/// If it is damaged, or the type can't hold it: a column is retyped only if every living value fits.
+///
+/// # Panics
+/// If the row is not one of the column's.
+pub(crate) fn value_as(
+    column: &dyn ColumnRead,
+    row: usize,
+    kind: ColumnType,
+) -> Result<ColumnValue> {
+    let given = value(column, row)?.to_value();
+    if column.kind() == kind {
+        return Ok(given);
+    }
+    let wrong = || {
+        column.wrong(format!(
+            "row {row} has {given:?} where the column is {kind}"
+        ))
+    };
+    given.clone().convert(kind).ok_or_else(wrong)
+}
+
 /// The items that rows of lists have together.
 pub(crate) fn items(column: &dyn ColumnRead, rows: Range<usize>) -> Result<Range<usize>> {
     let offsets = column.offsets(rows)?;
@@ -357,34 +381,42 @@ impl ColumnData {
         Ok(())
     }
 
+    /// Appends the living values of another column in memory. Values of another type are converted; what this type can't
+    /// hold is null.
+    pub(crate) fn extend_living(&mut self, from: &Self, live: Option<&[u64]>) {
+        let piece = Piece {
+            column: Some(from),
+            rows: from.rows,
+            live,
+        };
+        for row in piece.living() {
+            let value = from.value(row);
+            match self.kind == from.kind {
+                true => self.push(&value),
+                false => match value.to_value().convert(self.kind) {
+                    Some(value) => self.push(&value.as_ref()),
+                    None => self.push_nulls(1),
+                },
+            }
+        }
+    }
+
     /// Returns the values as another type, or the first row that has one which the type can't hold.
     pub(crate) fn convert(self, to: ColumnType) -> Result<Self, usize> {
         if self.kind == to {
             return Ok(self);
         }
-        match convert(&self, to) {
-            Ok(Ok(data)) => Ok(data),
-            Ok(Err(row)) => Err(row),
-            Err(error) => unreachable!("values in memory are whole: {error}"),
+        let mut data = Self::new(to);
+        for row in 0..self.rows {
+            let value = self.value(row).to_value().convert(to);
+            data.push(&value.ok_or(row)?.as_ref());
         }
+        Ok(data)
     }
 
     /// Returns one value.
     pub(crate) fn value(&self, row: usize) -> ColumnValueRef<'_> {
         value(self, row).expect("values in memory are whole")
-    }
-
-    /// Its bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        let strings = |strings: &Strings| strings.offsets.len() * 8 + strings.bytes.len();
-        self.valid.len() * 8
-            + match &self.values {
-                Values::Bools(all) => all.len() * 8,
-                Values::Ints(all) => all.len() * 8,
-                Values::Floats(all) => all.len() * 8,
-                Values::Strings(all) => strings(all),
-                Values::Lists { offsets, items } => offsets.len() * 8 + strings(items),
-            }
     }
 }
 
@@ -393,19 +425,17 @@ pub(crate) fn first_valid(data: &ColumnData) -> Option<usize> {
     bits::ones(&data.valid).next()
 }
 
-/// Returns the values of a column as another type, or the first row that has one which the type can't hold.
-pub(crate) fn convert(
-    column: &dyn ColumnRead,
-    to: ColumnType,
-) -> Result<Result<ColumnData, usize>> {
+/// Returns the values of a column as another type. What the type can't hold is null: a column is
+/// [retyped](super::Schema::retype) only if every living value fits, so these are values of dead rows.
+pub(crate) fn convert(column: &dyn ColumnRead, to: ColumnType) -> Result<ColumnData> {
     let mut data = ColumnData::new(to);
     for row in 0..column.rows() {
         match value(column, row)?.to_value().convert(to) {
             Some(value) => data.push(&value.as_ref()),
-            None => return Ok(Err(row)),
+            None => data.push_nulls(1),
         }
     }
-    Ok(Ok(data))
+    Ok(data)
 }
 
 /// Returns the first of some rows whose value a type can't hold: what has to be looked at before a column is

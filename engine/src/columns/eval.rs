@@ -331,10 +331,7 @@ fn held(column: &dyn ColumnRead, kind: ColumnType) -> Result<Held<'_>> {
     if column.kind() == kind {
         return Ok(Held::Stored(column));
     }
-    match data::convert(column, kind)? {
-        Ok(data) => Ok(Held::Converted(Box::new(data))),
-        Err(row) => Err(column.wrong(format!("row {row} has a value that is no {kind}"))),
-    }
+    Ok(Held::Converted(Box::new(data::convert(column, kind)?)))
 }
 
 /// The rows whose key passes.

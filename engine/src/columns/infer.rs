@@ -1,17 +1,17 @@
 //! What columns there are in rows of JSON or of plain text, and their values.
 
 use super::batch::{fit, mismatch};
-use super::schema::{MAX_COLUMNS, Schema, check_name};
+use super::schema::{MAX_COLUMNS, check_name};
 use super::value::{ColumnType, ColumnValue};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Rows from which types are inferred.
-pub(crate) const SAMPLE_ROWS: usize = 4096;
+pub const SAMPLE_ROWS: usize = 4096;
 
 /// What rows are written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Notation {
+pub enum Notation {
     /// A value says what it is. A string that looks like a point in time is a string.
     Json,
     /// CSV and TSV: every value is a string, and is what it looks like. An empty one is null.
@@ -20,7 +20,7 @@ pub(crate) enum Notation {
 
 /// Finds the type of each column from the first rows.
 #[derive(Debug)]
-pub(crate) struct Inference {
+pub struct Inference {
     notation: Notation,
     /// In the order of their names; `None` while all values were null.
     columns: BTreeMap<String, Option<ColumnType>>,
@@ -28,7 +28,7 @@ pub(crate) struct Inference {
 
 impl Inference {
     /// Nothing is known yet.
-    pub(crate) fn new(notation: Notation) -> Self {
+    pub fn new(notation: Notation) -> Self {
         Self {
             notation,
             columns: BTreeMap::new(),
@@ -39,7 +39,7 @@ impl Inference {
     ///
     /// # Errors
     /// A value that no column can have, or one of another type than those before; what is wrong, with the name of the column.
-    pub(crate) fn observe(&mut self, row: &Map<String, Value>) -> Result<(), String> {
+    pub fn observe(&mut self, row: &Map<String, Value>) -> Result<(), String> {
         for (name, value) in flatten(row)? {
             let is = kind(value, self.notation).map_err(|why| format!("column {name:?}: {why}"))?;
             let known = self.columns.entry(name.clone()).or_insert(None);
@@ -65,7 +65,7 @@ impl Inference {
     }
 
     /// Returns the columns that had values, by name.
-    pub(crate) fn finish(self) -> Vec<(String, ColumnType)> {
+    pub fn finish(self) -> Vec<(String, ColumnType)> {
         let known = |(name, kind): (String, Option<ColumnType>)| Some((name, kind?));
         self.columns.into_iter().filter_map(known).collect()
     }
@@ -189,11 +189,7 @@ pub(crate) fn flatten(row: &Map<String, Value>) -> Result<Vec<(String, &Value)>,
 ///
 /// # Errors
 /// What is wrong, and what to do instead; without the name of the column.
-pub(crate) fn convert(
-    value: &Value,
-    kind: ColumnType,
-    notation: Notation,
-) -> Result<ColumnValue, String> {
+pub fn convert(value: &Value, kind: ColumnType, notation: Notation) -> Result<ColumnValue, String> {
     let given = match (value, kind) {
         (Value::Null, _) => ColumnValue::Null,
         (Value::String(text), kind) if notation == Notation::Text => {
@@ -251,23 +247,21 @@ fn of_text(text: &str, kind: ColumnType) -> Result<ColumnValue, String> {
     value.check().map(|()| value)
 }
 
-/// The columns of a row by name, as a [`Draft`](super::Draft) takes them. Types are those of the schema, then the inferred
-/// ones, then what a value is by itself.
+/// Returns the columns of a row by name. Types are those that are known, else what a value is by itself; a null of a column
+/// that is not known is left out.
 ///
 /// # Errors
 /// What is wrong, with the name of the column.
-pub(crate) fn row(
+pub fn row(
     fields: &Map<String, Value>,
-    schema: &Schema,
-    inferred: &BTreeMap<String, ColumnType>,
+    known: &BTreeMap<String, ColumnType>,
     notation: Notation,
 ) -> Result<Vec<(String, ColumnValue)>, String> {
     let mut values = Vec::new();
     for (name, value) in flatten(fields)? {
         let wrong = |why: String| format!("column {name:?}: {why}");
-        let known = schema.find(&name).map(|column| column.kind);
-        let is = match known.or_else(|| inferred.get(&name).copied()) {
-            Some(is) => is,
+        let is = match known.get(&name) {
+            Some(&is) => is,
             None => match kind(value, notation).map_err(wrong)? {
                 Some(is) => is,
                 None => continue,
@@ -422,15 +416,13 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_says_more_than_what_was_inferred() {
-        let mut schema = Schema::default();
-        schema.introduce("at", ColumnType::Timestamp).unwrap();
+    fn what_is_known_of_a_column_says_more_than_its_value() {
         let fields = object(json!({"at": "1970-01-01", "n": 1, "late": true, "none": null}));
-        let inferred = [
-            ("at".to_owned(), ColumnType::String),
+        let known = [
+            ("at".to_owned(), ColumnType::Timestamp),
             ("n".to_owned(), ColumnType::Float),
         ];
-        let values = row(&fields, &schema, &inferred.into(), Notation::Json).unwrap();
+        let values = row(&fields, &known.into(), Notation::Json).unwrap();
         let expected = [
             ("at", ColumnValue::Timestamp(0)),
             ("late", true.into()),
@@ -441,10 +433,10 @@ mod tests {
             expected.map(|(name, value)| (name.to_owned(), value))
         );
         let fields = object(json!({"n": "x"}));
-        let error = row(&fields, &schema, &BTreeMap::new(), Notation::Json);
-        assert!(error.is_ok());
-        let inferred = [("n".to_owned(), ColumnType::Int)].into();
-        let error = row(&fields, &schema, &inferred, Notation::Json).unwrap_err();
+        let values = row(&fields, &BTreeMap::new(), Notation::Json);
+        assert!(values.is_ok());
+        let known = [("n".to_owned(), ColumnType::Int)].into();
+        let error = row(&fields, &known, Notation::Json).unwrap_err();
         assert!(
             error.starts_with("column \"n\": \"x\" is a string"),
             "{error}"

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The most columns of a database.
-pub(crate) const MAX_COLUMNS: usize = 1_000;
+pub const MAX_COLUMNS: usize = 1_000;
 /// The longest name of a column, in bytes.
-pub(crate) const MAX_COLUMN_NAME: usize = 255;
+pub const MAX_COLUMN_NAME: usize = 255;
 /// Names that stand for the parts of a row that every row has.
 pub(crate) const RESERVED_NAMES: [&str; 3] = ["key", "text", "vector"];
 /// How many names a message lists.
@@ -28,13 +28,14 @@ impl fmt::Display for ColumnId {
 
 /// A column: its name is how users know it, its id how files do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Column {
+#[non_exhaustive]
+pub struct Column {
     /// Its number.
     pub(crate) id: ColumnId,
     /// Its name.
-    pub(crate) name: String,
-    /// What its values are.
-    pub(crate) kind: ColumnType,
+    pub name: String,
+    /// The type of its values.
+    pub kind: ColumnType,
 }
 
 /// The columns of a database, in the order in which they were introduced.
@@ -116,6 +117,11 @@ impl Schema {
         Ok(Self { columns, next_id })
     }
 
+    /// Returns `true` if there is no column, and never was one.
+    pub(crate) fn is_new(&self) -> bool {
+        self.next_id == 0
+    }
+
     /// The columns, in the order in which they were introduced.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
@@ -131,10 +137,16 @@ impl Schema {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Returns the column with this id.
-    pub(crate) fn get(&self, id: ColumnId) -> Option<&Column> {
-        let at = self.columns.binary_search_by_key(&id, |column| column.id);
-        Some(&self.columns[at.ok()?])
+    /// Returns the columns of these names.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is none of a name.
+    pub(crate) fn named(&self, names: &[String]) -> Result<Vec<&Column>> {
+        let find = |name: &String| {
+            let column = self.find(name);
+            column.ok_or_else(|| Error::invalid(self.unknown(name)))
+        };
+        names.iter().map(find).collect()
     }
 
     /// Adds a column.
@@ -165,15 +177,18 @@ impl Schema {
         Ok(self.columns.last().expect("just pushed"))
     }
 
-    /// Adds the columns that a logged batch introduced, batches in their order. Columns with ids that are known or were
+    /// Returns `true` if one of these columns is newer than all that there are.
+    pub(crate) fn lacks(&self, named: &[Column]) -> bool {
+        named.iter().any(|column| column.id.0 >= self.next_id)
+    }
+
+    /// Adds the columns of a logged batch that are new, batches in their order. Columns with ids that are known or were
     /// dropped are passed over: the record that knows of them is newer than the batch.
     ///
     /// # Errors
     /// What contradicts the columns so far.
-    pub(crate) fn merge(&mut self, introduced: &[Column]) -> Result<(), String> {
-        let new = introduced
-            .iter()
-            .filter(|column| column.id.0 >= self.next_id);
+    pub(crate) fn merge(&mut self, named: &[Column]) -> Result<(), String> {
+        let new = named.iter().filter(|column| column.id.0 >= self.next_id);
         let new: Vec<Column> = new.cloned().collect();
         let Some(last) = new.iter().map(|column| column.id.0).max() else {
             return Ok(());
@@ -181,6 +196,21 @@ impl Schema {
         let next_id = last.checked_add(1).ok_or("a column with the last id")?;
         *self = Self::of(self.columns.iter().cloned().chain(new), next_id)?;
         Ok(())
+    }
+
+    /// Returns what files and logs tell of columns, the oldest first, where no record does. Of a column that they tell several things,
+    /// the last counts; of two with one name, the older was dropped.
+    pub(crate) fn told(columns: impl IntoIterator<Item = Column>) -> Self {
+        let mut known = BTreeMap::new();
+        let columns = columns.into_iter().filter(|column| column.id.0 < u32::MAX);
+        columns.for_each(|column| drop(known.insert(column.id, column)));
+        let next = known.last_key_value().map_or(0, |(id, _)| id.0 + 1);
+        let named = known
+            .into_values()
+            .map(|column| (column.name.clone(), column));
+        let named: BTreeMap<String, Column> = named.collect();
+        let newest = named.into_values().rev().take(MAX_COLUMNS);
+        Self::of(newest, next).expect("ids and names are there once, and none is too high")
     }
 
     /// Removes a column. Its id is not used again, and its values go with the rows that have them.
@@ -348,8 +378,8 @@ mod tests {
         let again = schema.introduce("at", Type::Timestamp).unwrap();
         assert!(again.id > dropped.id);
         let id = again.id;
-        assert_eq!(schema.get(id).unwrap().name, "at");
-        assert_eq!(schema.get(dropped.id), None);
+        let ids: Vec<_> = schema.columns().iter().map(|column| column.id).collect();
+        assert!(ids.contains(&id) && !ids.contains(&dropped.id));
     }
 
     #[test]
@@ -376,6 +406,27 @@ mod tests {
             kind: Type::Int,
         }];
         assert!(merged.merge(&last).is_err());
+    }
+
+    #[test]
+    fn without_a_record_the_last_word_on_a_column_counts() {
+        let column = |id, name: &str, kind| Column {
+            id: ColumnId(id),
+            name: name.into(),
+            kind,
+        };
+        let schema = Schema::told([
+            column(4, "lang", Type::String),
+            column(0, "year", Type::Int),
+            column(1, "lang", Type::Int),
+            column(0, "year", Type::Float),
+        ]);
+        let columns = [
+            column(0, "year", Type::Float),
+            column(4, "lang", Type::String),
+        ];
+        assert_eq!(schema, Schema::of(columns, 5).unwrap());
+        assert!(Schema::told([]).is_new());
     }
 
     #[test]

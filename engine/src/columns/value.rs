@@ -1,19 +1,20 @@
 //! One value of a column: its type, owned and borrowed.
 
 use super::time;
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The longest string of a column, in bytes. Longer ones are texts.
-pub(crate) const MAX_STRING: usize = 1 << 20;
+pub const MAX_STRING: usize = 1 << 20;
 /// The most strings in a list.
-pub(crate) const MAX_LIST: usize = 10_000;
+pub const MAX_LIST: usize = 10_000;
 
 /// What the values of a column are. Any of them may be null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum ColumnType {
+pub enum ColumnType {
     /// True or false.
     Bool,
     /// A signed integer of 64 bits.
@@ -30,7 +31,7 @@ pub(crate) enum ColumnType {
 
 impl ColumnType {
     /// All of them.
-    pub(crate) const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::Bool,
         Self::Int,
         Self::Float,
@@ -40,7 +41,7 @@ impl ColumnType {
     ];
 
     /// Returns the name that users write.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
             Self::Int => "int",
@@ -102,7 +103,7 @@ impl FromStr for ColumnType {
 /// A value of a column.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub(crate) enum ColumnValue {
+pub enum ColumnValue {
     /// No value.
     Null,
     /// True or false.
@@ -122,7 +123,7 @@ pub(crate) enum ColumnValue {
 /// A [`ColumnValue`], borrowed from where it lies.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub(crate) enum ColumnValueRef<'a> {
+pub enum ColumnValueRef<'a> {
     /// No value.
     Null,
     /// True or false.
@@ -141,12 +142,27 @@ pub(crate) enum ColumnValueRef<'a> {
 
 impl ColumnValue {
     /// Returns the type, `None` of null.
-    pub(crate) fn kind(&self) -> Option<ColumnType> {
+    pub fn kind(&self) -> Option<ColumnType> {
         self.as_ref().kind()
     }
 
+    /// Reads a point in time of RFC 3339: `2024-05-01T12:00:00.25+02:00`, or a date alone, which is its midnight in UTC.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] says what is expected.
+    pub fn timestamp(text: &str) -> Result<Self> {
+        time::parse(text)
+            .map(Self::Timestamp)
+            .map_err(Error::invalid)
+    }
+
+    /// Returns the value as it stands in JSON: a timestamp is a string of RFC 3339.
+    pub fn to_json(&self) -> serde_json::Value {
+        self.as_ref().to_json()
+    }
+
     /// Returns the value, borrowed.
-    pub(crate) fn as_ref(&self) -> ColumnValueRef<'_> {
+    pub fn as_ref(&self) -> ColumnValueRef<'_> {
         match self {
             Self::Null => ColumnValueRef::Null,
             Self::Bool(value) => ColumnValueRef::Bool(*value),
@@ -202,7 +218,7 @@ impl ColumnValue {
 
 impl ColumnValueRef<'_> {
     /// Returns the type, `None` of null.
-    pub(crate) fn kind(&self) -> Option<ColumnType> {
+    pub fn kind(&self) -> Option<ColumnType> {
         Some(match self {
             Self::Null => return None,
             Self::Bool(_) => ColumnType::Bool,
@@ -215,7 +231,7 @@ impl ColumnValueRef<'_> {
     }
 
     /// Returns the value, owned.
-    pub(crate) fn to_value(&self) -> ColumnValue {
+    pub fn to_value(&self) -> ColumnValue {
         match self {
             Self::Null => ColumnValue::Null,
             Self::Bool(value) => ColumnValue::Bool(*value),
@@ -230,7 +246,7 @@ impl ColumnValueRef<'_> {
     }
 
     /// Returns the value as it stands in JSON: a timestamp is a string of RFC 3339.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Null => serde_json::Value::Null,
             Self::Bool(value) => (*value).into(),

@@ -1,5 +1,7 @@
 //! A batch of the log: changes that were accepted together, stored completely or not at all.
 
+use crate::columns::LoggedColumns;
+use crate::format::{Encode, Take};
 use crate::ids::{EncoderId, Seq};
 use crate::stored::{Precision, Stored, StoredRef};
 use half::f16;
@@ -18,6 +20,8 @@ pub(crate) struct Batch {
     pub dim: usize,
     /// The stored vectors of the rows put, in order: (rows put, dim).
     pub vectors: Stored,
+    /// The columns of the rows put, in order.
+    pub columns: LoggedColumns,
 }
 
 /// One accepted row, or the deletion of one.
@@ -40,6 +44,11 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// Returns `true` if a row is put.
+    pub(crate) fn is_put(&self) -> bool {
+        matches!(self, Self::Put { .. })
+    }
+
     /// Returns the key.
     pub(crate) fn key(&self) -> &Arc<str> {
         match self {
@@ -52,6 +61,8 @@ const PUT_F32: u8 = 1;
 const PUT_F16: u8 = 2;
 const DELETE: u8 = 3;
 const PUT_I8: u8 = 4;
+/// What follows are the columns of all rows of the batch.
+const COLUMNS: u8 = 5;
 /// Added to the kind of a row whose vector is followed by its norm.
 const WITH_NORM: u8 = 16;
 const NO_TEXT: u32 = u32::MAX;
@@ -109,6 +120,10 @@ impl Batch {
             }
             out.extend(norm.iter().flat_map(|norm| norm.to_le_bytes()));
         }
+        if !self.columns.is_empty() {
+            out.push(COLUMNS);
+            self.columns.encode(out);
+        }
     }
 
     /// Returns the batch that `encode` wrote, or what is wrong with these bytes.
@@ -124,9 +139,8 @@ impl Batch {
             changes.push(rest.change(&mut vectors)?);
         }
         let (dim, vectors) = vectors.unwrap_or_else(|| (0, Stored::none(Precision::F32)));
-        if !rest.0.is_empty() {
-            return Err(format!("{} bytes follow the last change", rest.0.len()));
-        }
+        let puts = changes.iter().filter(|change| change.is_put()).count();
+        let columns = rest.columns(puts)?;
         if first.0.checked_add(count as u64).is_none() {
             return Err(format!("Seq {first} leaves no room for {count} changes"));
         }
@@ -136,6 +150,7 @@ impl Batch {
             changes,
             dim,
             vectors,
+            columns,
         })
     }
 }
@@ -174,6 +189,21 @@ impl<'a> Cursor<'a> {
         Ok(std::str::from_utf8(bytes)
             .map_err(|e| e.to_string())?
             .into())
+    }
+
+    /// The columns of this many rows, if the batch has some, and the end.
+    fn columns(&mut self, rows: usize) -> Result<LoggedColumns, String> {
+        let Some((&kind, bytes)) = self.0.split_first() else {
+            return Ok(LoggedColumns::none(rows));
+        };
+        if kind != COLUMNS {
+            let len = self.0.len();
+            return Err(format!("{len} bytes follow the last change"));
+        }
+        let mut fields = Take::new("columns", 0, bytes);
+        let columns = LoggedColumns::decode(&mut fields, rows).map_err(|e| e.to_string())?;
+        fields.end().map_err(|e| e.to_string())?;
+        Ok(columns)
     }
 
     /// A change; the vector of a row put goes to the others of its batch, which have its kind and width.
@@ -230,6 +260,7 @@ fn le_values<T, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::{Columns, Schema};
 
     fn sample() -> Batch {
         Batch {
@@ -250,6 +281,17 @@ mod tests {
             ],
             dim: 2,
             vectors: Stored::F16([0.5, -0.0, 1.5, -2.25].map(f16::from_f32).to_vec()),
+            columns: LoggedColumns::none(2),
+        }
+    }
+
+    fn with_columns() -> Batch {
+        let mut columns = Columns::default();
+        columns.set("year", [2020, 2021]).unwrap();
+        columns.set("lang", [None, Some("de")]).unwrap();
+        Batch {
+            columns: columns.bind(&Schema::default()).unwrap(),
+            ..sample()
         }
     }
 
@@ -260,6 +302,7 @@ mod tests {
                 changes: sample().changes[..1].to_vec(),
                 dim,
                 vectors,
+                columns: LoggedColumns::none(1),
                 ..sample()
             };
             let mut bytes = Vec::new();
@@ -283,25 +326,31 @@ mod tests {
     fn a_batch_comes_back_as_it_was_in_every_precision() {
         let values = [0.5, -0.0, 1.5, -2.25];
         for precision in Precision::ALL {
-            let batch = Batch {
-                vectors: precision.round(&values, 2, false),
-                ..sample()
-            };
-            let mut bytes = Vec::new();
-            batch.encode(&mut bytes);
-            assert_eq!(Batch::decode(&bytes).unwrap(), batch);
-            assert_eq!(batch.end(), Seq(10));
+            for batch in [sample(), with_columns()] {
+                let batch = Batch {
+                    vectors: precision.round(&values, 2, false),
+                    ..batch
+                };
+                let mut bytes = Vec::new();
+                batch.encode(&mut bytes);
+                assert_eq!(Batch::decode(&bytes).unwrap(), batch);
+                assert_eq!(batch.end(), Seq(10));
+            }
         }
     }
 
     #[test]
     fn a_batch_cut_anywhere_or_followed_by_anything_is_refused() {
-        let mut bytes = Vec::new();
-        sample().encode(&mut bytes);
-        for len in 0..bytes.len() {
-            assert!(Batch::decode(&bytes[..len]).is_err(), "cut at {len}");
+        for batch in [sample(), with_columns()] {
+            let mut bytes = Vec::new();
+            batch.encode(&mut bytes);
+            for len in 0..bytes.len() {
+                // Without its columns it is a batch, which its record's checksum does not let through.
+                let whole = Batch::decode(&bytes[..len]);
+                assert!(whole.is_err() || whole == Ok(sample()), "cut at {len}");
+            }
+            bytes.push(0);
+            assert!(Batch::decode(&bytes).is_err());
         }
-        bytes.push(0);
-        assert!(Batch::decode(&bytes).is_err());
     }
 }

@@ -214,6 +214,7 @@ impl<'a> Record<'a> {
 mod tests {
     use super::super::{Change, LogWriter, name};
     use super::*;
+    use crate::columns::LoggedColumns;
     use crate::disk::files::Disk;
     use crate::ids::EncoderId;
     use crate::ids::Seq;
@@ -232,6 +233,7 @@ mod tests {
             changes,
             dim: 0,
             vectors: Stored::F32(Vec::new()),
+            columns: LoggedColumns::default(),
         }
     }
 

@@ -80,6 +80,7 @@ impl Remains {
 mod tests {
     use super::super::{Change, LogWriter, name, read};
     use super::*;
+    use crate::columns::LoggedColumns;
     use crate::disk::files::Disk;
     use crate::ids::EncoderId;
     use crate::ids::Seq;
@@ -99,6 +100,7 @@ mod tests {
                 changes: vec![delete("some key"), delete("another")],
                 dim: 0,
                 vectors: Stored::F32(Vec::new()),
+                columns: LoggedColumns::default(),
             };
             log.append(&batch).unwrap();
             log.sync().unwrap();

@@ -1,9 +1,11 @@
-//! Hits: ranked rows with their keys and texts.
+//! Hits: ranked rows with their keys, texts and columns.
 
 use super::score::Ranked;
+use crate::columns::Column;
 use crate::error::Result;
 use crate::row::{Hit, QueryOptions};
 use crate::snapshot::Snapshot;
+use std::collections::BTreeMap;
 
 /// Roughly the CPU cycles that it takes to read a hit's key and text.
 pub(super) const CYCLES: f64 = 1000.0;
@@ -24,12 +26,18 @@ pub(super) fn page<'r>(
     through.skip(options.offset)
 }
 
-/// Reads keys and texts of the hits.
+/// Reads keys, texts and columns of the hits.
 pub(super) fn take<'r>(
     snapshot: &Snapshot,
+    columns: &[&Column],
     ranked: impl Iterator<Item = &'r Ranked>,
 ) -> Result<Vec<Hit>> {
     let hit = |row: &Ranked| {
+        let part = snapshot.part(row.place.part);
+        let value = |column: &&Column| {
+            let value = part.value(column, row.place.row)?;
+            Ok((column.name.clone(), value))
+        };
         Ok(Hit {
             key: snapshot.key(row.place)?.to_owned(),
             score: row.score,
@@ -37,6 +45,10 @@ pub(super) fn take<'r>(
             words: row.words,
             found_by: row.words.map(|_| row.found_by),
             text: snapshot.text(row.place)?,
+            columns: columns
+                .iter()
+                .map(value)
+                .collect::<Result<BTreeMap<_, _>>>()?,
             seq: row.seq,
         })
     };

@@ -53,6 +53,7 @@ impl Snapshot {
         options: &QueryOptions,
     ) -> Result<(Vec<Vec<Hit>>, Explanation)> {
         options.check()?;
+        let columns = self.schema.named(&options.columns)?;
         let searched = self.searched();
         let plan = Plan::of(options, &searched)?;
         let mut trace = Trace::start();
@@ -84,7 +85,7 @@ impl Snapshot {
 
         let cycles = options.k as f64 * hits::CYCLES;
         let hits = (self.scanner).each(&ranked, cycles, |(ranked, _)| {
-            hits::take(self, hits::page(ranked, options))
+            hits::take(self, &columns, hits::page(ranked, options))
         })?;
         let taken = hits.iter().map(Vec::len).sum::<usize>();
         trace.stage("hits", Counts::rows(taken));

@@ -187,6 +187,7 @@ fn switch(
             &*store.files,
             &dir,
             view.sealed.id,
+            view.sealed.columns_hash(),
             target,
         )?))
     };

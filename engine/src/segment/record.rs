@@ -18,6 +18,9 @@ pub struct SegmentRecord {
     pub dead: u32,
     /// The generation in whose deletion file the dead rows are; none if all are alive.
     pub deletions: Option<Generation>,
+    /// The hash of its columns file; none if no row of it has a value of a column.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<u64>,
 }
 
 impl SegmentRecord {
@@ -27,6 +30,7 @@ impl SegmentRecord {
             .deletions
             .map(|version| FileName::Deletions(self.id, version));
         let rows = FileName::Rows(self.id);
-        [Some(rows), deletions].into_iter().flatten().collect()
+        let columns = self.columns.map(|_| FileName::Columns(self.id));
+        ([Some(rows), columns, deletions].into_iter().flatten()).collect()
     }
 }

@@ -12,7 +12,7 @@ use crate::disk::reserve::Reserve;
 use crate::error::{Error, Result};
 use crate::ids::{RowId, SegmentId, Seq};
 use crate::log;
-use crate::segment::{Deletions, FileName, RowsFile};
+use crate::segment::{Component, Deletions, FileName, RowsFile};
 use crate::snapshot::Snapshot;
 use crate::version::VersionRecord;
 use crate::version::manifest;
@@ -48,9 +48,11 @@ pub(crate) fn clean(
         true => LiveBatches::new(),
         false => live_batches(files, layout, record)?,
     };
-    let (removed, mut orphaned) = segments(files, layout, record, (snapshot, &logged), warnings)?;
+    let (mut removed, mut orphaned) =
+        segments(files, layout, record, (snapshot, &logged), warnings)?;
     let (old_logs, odd_logs) = logs(files, layout, record, &logged, warnings)?;
     orphaned.extend(odd_logs);
+    removed.sort_by_key(|path| path.extension().is_some_and(|ext| ext == "rows"));
     for path in removed.into_iter().chain(old_logs) {
         if trusted || path.extension().is_some_and(|ext| ext == "tmp") {
             remove(files, &path);
@@ -149,8 +151,21 @@ fn segments(
                 }
                 // Codes and vecs of a live segment under other models stay until `prune`.
                 (Some(_), _) => continue,
-                // Without a rows file, the other files belong to nothing.
-                (None, _) => *fates.get(&file.segment()).unwrap_or(&Fate::Removed),
+                (None, _) => match fates.get(&file.segment()) {
+                    Some(fate) => *fate,
+                    // What the user gave, of rows that are gone: they go last.
+                    None if file.component() == Component::Columns
+                        && !replaced.contains(&file.segment()) =>
+                    {
+                        warnings.push(format!(
+                            "{name} has columns of rows that are not there; it moved to {}",
+                            layout.orphans().display()
+                        ));
+                        Fate::Orphaned
+                    }
+                    // Without a rows file, the other files belong to nothing.
+                    None => Fate::Removed,
+                },
             },
             Err(()) if name.ends_with(".tmp") => Fate::Removed,
             Err(()) => continue,

@@ -1,5 +1,6 @@
 //! Following the versions that another process commits. Takes no lock and writes nothing.
 
+use crate::columns::MaskCache;
 use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
@@ -53,7 +54,9 @@ impl Follower {
     ) -> Result<Self> {
         let layout = Layout::existing(dir)?;
         let scanner = Arc::new(Scanner::new(options.threads)?);
-        let (seen, snapshot) = read(&storage, &layout, &options, &scanner, None)?;
+        let masks = Arc::new(MaskCache::new(options.filter_memory));
+        let under = (scanner, masks);
+        let (seen, snapshot) = read(&storage, &layout, &options, &under, None)?;
         Ok(Self {
             layout,
             storage,
@@ -86,12 +89,12 @@ impl Follower {
                 Err(e) => return Err(e),
             }
         }
-        let scanner = Arc::clone(&current.scanner);
+        let under = (Arc::clone(&current.scanner), Arc::clone(&current.masks));
         let (next_seen, next) = read(
             &self.storage,
             &self.layout,
             &self.options,
-            &scanner,
+            &under,
             Some(&current),
         )?;
         *seen = next_seen;
@@ -116,13 +119,13 @@ fn read(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
     options: &ReadOptions,
-    scanner: &Arc<Scanner>,
+    under: &(Arc<Scanner>, Arc<MaskCache>),
     before: Option<&Snapshot>,
 ) -> Result<(Seen, Snapshot)> {
     let mut attempt = 0;
     loop {
         let record = manifest::newest(&**storage, layout.dir())?;
-        let outcome = read_version(storage, layout, options, scanner, before, &record);
+        let outcome = read_version(storage, layout, options, under, before, &record);
         attempt += 1;
         match outcome {
             Ok(read) if unmoved(&**storage, layout, &record)? => return Ok(read),
@@ -147,7 +150,7 @@ fn read_version(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
     options: &ReadOptions,
-    scanner: &Arc<Scanner>,
+    under: &(Arc<Scanner>, Arc<MaskCache>),
     before: Option<&Snapshot>,
     record: &VersionRecord,
 ) -> Result<(Seen, Snapshot)> {
@@ -160,7 +163,7 @@ fn read_version(
         _ => load::model(storage, layout, record, options)?,
     };
     let storage = &**storage;
-    let mut snapshot = load::snapshot(storage, layout, record, model, Arc::clone(scanner), before)?;
+    let mut snapshot = load::snapshot(storage, layout, record, model, under.clone(), before)?;
     let mut logs = SeenLogs {
         ends: BTreeMap::new(),
         next: record.first_seq,

@@ -1,5 +1,6 @@
 //! Opening the model and the segments of a record.
 
+use crate::columns::MaskCache;
 use crate::disk::files::Storage;
 use crate::disk::layout::Layout;
 use crate::error::{Error, Result};
@@ -71,7 +72,7 @@ pub(crate) fn snapshot(
     layout: &Layout,
     record: &VersionRecord,
     model: Arc<Model>,
-    scanner: Arc<Scanner>,
+    (scanner, masks): (Arc<Scanner>, Arc<MaskCache>),
     before: Option<&Snapshot>,
 ) -> Result<Snapshot> {
     let dir = layout.segments();
@@ -108,6 +109,8 @@ pub(crate) fn snapshot(
         model,
         segments: Arc::new(segments),
         tail: Tail::default(),
+        schema: Arc::new(record.columns.clone()),
+        masks,
         scanner,
     })
 }

@@ -1,5 +1,6 @@
 //! The version record: the committed state of a database.
 
+use crate::columns::Schema;
 use crate::ids::{DatabaseId, EncoderId, Generation, LogId, ModelId, SegmentId, Seq};
 use crate::metric::Metric;
 use crate::model::Model;
@@ -42,6 +43,9 @@ pub(crate) struct VersionRecord {
     /// Whether texts are searched by their words, and how they become terms. Version 1 does not have it: nobody decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) words: Option<Choice>,
+    /// The columns, without those that only live logs have. Version 1 has none.
+    #[serde(default, skip_serializing_if = "Schema::is_new")]
+    pub(crate) columns: Schema,
     /// Settings of queries, by model. Version 1 has none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub serving: BTreeMap<ModelId, Serving>,
@@ -74,7 +78,7 @@ pub(crate) enum BadRecord {
 
 impl VersionRecord {
     /// Returns the first record of a new database.
-    pub(crate) fn first(model: &Model, database: DatabaseId) -> Self {
+    pub(crate) fn first(model: &Model, database: DatabaseId, columns: Schema) -> Self {
         Self {
             version: RECORD_VERSION,
             generation: Generation(1),
@@ -84,6 +88,7 @@ impl VersionRecord {
             store: Some(model.precision()),
             database: Some(database),
             words: model.words_choice(),
+            columns,
             serving: BTreeMap::new(),
             encoder: model.encoder_id(),
             model: model.id(),
@@ -154,9 +159,11 @@ impl VersionRecord {
         let mut record: Self =
             serde_json::from_slice(body).map_err(|e| BadRecord::Damaged(e.to_string()))?;
         let has_all = record.store.is_some() && record.database.is_some();
-        if (version > 1) != has_all
-            || (version == 1 && (!record.serving.is_empty() || record.words.is_some()))
-        {
+        let has_any = !record.serving.is_empty()
+            || record.words.is_some()
+            || !record.columns.is_new()
+            || (record.segments.iter()).any(|segment| segment.columns.is_some());
+        if (version > 1) != has_all || (version == 1 && has_any) {
             return Err(damaged("its members are those of another version"));
         }
         if record.serving.values().any(|serving| !serving.is_valid()) {
@@ -173,7 +180,14 @@ impl VersionRecord {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::columns::ColumnType;
     use crate::words::Settings;
+
+    fn schema() -> Schema {
+        let mut schema = Schema::default();
+        schema.introduce("year", ColumnType::Int).unwrap();
+        schema
+    }
 
     pub(crate) fn record(generation: u64) -> VersionRecord {
         VersionRecord {
@@ -185,6 +199,7 @@ pub(crate) mod tests {
             store: Some(Precision::I8),
             database: Some(DatabaseId([5; 16])),
             words: Some(Choice::On(Settings::default())),
+            columns: schema(),
             serving: BTreeMap::from([(ModelId([9; 32]), Serving::new(10, 300).unwrap())]),
             encoder: EncoderId([7; 32]),
             model: Some(ModelId([9; 32])),
@@ -194,6 +209,7 @@ pub(crate) mod tests {
                 rows_hash: 0x1234_5678_9abc_def0,
                 dead: 12,
                 deletions: Some(Generation(3)),
+                columns: Some(0xfedc_ba98_7654_3210),
             }],
             first_log: LogId(12),
             first_seq: Seq(80_001),
@@ -212,7 +228,12 @@ pub(crate) mod tests {
             store: None,
             database: None,
             words: None,
+            columns: Schema::default(),
             serving: BTreeMap::new(),
+            segments: vec![SegmentRecord {
+                columns: None,
+                ..record(6).segments.remove(0)
+            }],
             ..record(6)
         };
         let bytes = old.encode();
@@ -229,7 +250,30 @@ pub(crate) mod tests {
             store,
             ..record(6)
         };
-        for wrong in [with(1, Some(Precision::F32)), with(2, None)] {
+        let old = VersionRecord {
+            version: 1,
+            store: None,
+            database: None,
+            words: None,
+            columns: Schema::default(),
+            serving: BTreeMap::new(),
+            segments: Vec::new(),
+            ..record(6)
+        };
+        let columns = VersionRecord {
+            columns: schema(),
+            ..old.clone()
+        };
+        let segments = VersionRecord {
+            segments: record(6).segments,
+            ..old
+        };
+        for wrong in [
+            with(1, Some(Precision::F32)),
+            with(2, None),
+            columns,
+            segments,
+        ] {
             let decoded = VersionRecord::decode(&wrong.encode());
             assert!(matches!(decoded, Err(BadRecord::Damaged(_))), "{decoded:?}");
         }

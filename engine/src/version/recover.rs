@@ -1,5 +1,6 @@
 //! Recovery when a database is opened for writing: finds the newest version, replays the logs, and cleans up.
 
+use crate::columns::MaskCache;
 use crate::disk::files::{Files, Storage, list};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
@@ -43,7 +44,8 @@ pub(crate) fn open(
     let record = &witnesses.record;
     let model = load::model(&storage, layout, record, &options.for_reading())?;
     let scanner = Arc::new(Scanner::new(options.threads)?);
-    let mut snapshot = load::snapshot(files, layout, record, model, scanner, None)?;
+    let masks = Arc::new(MaskCache::new(options.filter_memory));
+    let mut snapshot = load::snapshot(files, layout, record, model, (scanner, masks), None)?;
     let replayed = replay::replay_logs(files, layout, record, &reserve, &mut snapshot, warnings)?;
     clean::clean(files, layout, &reserve, &witnesses, &snapshot, warnings)?;
     let next_segment = next_segment(files, layout, record)?;

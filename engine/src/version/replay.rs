@@ -12,6 +12,7 @@ use crate::version::VersionRecord;
 use crate::view::tail::Run;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Returns the live logs of a record, oldest first.
 pub(crate) fn live_logs(
@@ -49,6 +50,10 @@ pub(crate) fn apply_log(
     });
     for batch in &applied {
         check_batch(path, batch, snapshot)?;
+        if snapshot.schema.lacks(&batch.columns.named) {
+            let merged = Arc::make_mut(&mut snapshot.schema).merge(&batch.columns.named);
+            merged.map_err(|why| Error::corrupt(path, "record", 0, why))?;
+        }
         replay(snapshot, batch)?;
     }
     Ok(applied)

@@ -77,6 +77,14 @@ impl Live {
         self.words.as_ref().map(|words| words.as_slice())
     }
 
+    /// Returns a bit for each live row.
+    pub(crate) fn to_words(&self) -> Vec<u64> {
+        match self.words() {
+            Some(words) => words.to_vec(),
+            None => full(self.rows),
+        }
+    }
+
     /// Returns the live rows, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RowId> + '_ {
         (0..self.rows)

@@ -3,15 +3,21 @@
 
 use super::segment::{ReadOnce, SegmentView};
 use super::tail::RunView;
+use crate::columns::{
+    self, BoundExpr, Column, ColumnBatch, ColumnId, ColumnRead, ColumnSource, ColumnValue, KeyRead,
+    MaskCache, Schema,
+};
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
 use crate::quantizer::{CodeShape, ROWS_PER_BLOCK};
-use crate::row::{Filter, ValueRef};
+use crate::row::ValueRef;
 use crate::segment::KeyHash;
 use crate::stored::StoredRef;
 use crate::view::live::Live;
 use crate::words::{Indexed, Words};
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Immutable rows, ascending by `Seq`, and which of them live.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +42,15 @@ impl<'a> Part<'a> {
         match self {
             Self::Segment(view) => &view.live,
             Self::Run(view) => &view.live,
+        }
+    }
+
+    /// Returns `true` if this has the same rows as another part, dead or alive.
+    pub(crate) fn has_rows_of(self, other: Part<'_>) -> bool {
+        match (self, other) {
+            (Self::Segment(view), Part::Segment(other)) => view.sealed.id == other.sealed.id,
+            (Self::Run(view), Part::Run(other)) => Arc::ptr_eq(&view.run, &other.run),
+            _ => false,
         }
     }
 
@@ -66,6 +81,69 @@ impl<'a> Part<'a> {
             Self::Segment(view) => view.sealed.rows.key(row),
             Self::Run(view) => Ok(view.run.key(row)),
         }
+    }
+
+    /// Returns the columns of the rows; `None` if all values are null.
+    pub(crate) fn columns(self) -> Option<&'a dyn ColumnSource> {
+        match self {
+            Self::Segment(view) => view.sealed.columns.as_ref().map(|columns| columns as _),
+            Self::Run(view) => Some(view.run.columns()),
+        }
+    }
+
+    /// Returns the values of a column, which may be of a type that it had before; `None` if all are null.
+    pub(crate) fn column(self, id: ColumnId) -> Option<&'a dyn ColumnRead> {
+        self.columns()?.column(id)
+    }
+
+    /// Returns the value that a row has of a column.
+    pub(crate) fn value(self, column: &Column, row: RowId) -> Result<ColumnValue> {
+        let Some(read) = self.column(column.id) else {
+            return Ok(ColumnValue::Null);
+        };
+        columns::value_as(read, row.0 as usize, column.kind)
+    }
+
+    /// Returns the values of a row that are not null, by name.
+    pub(crate) fn values(
+        self,
+        schema: &Schema,
+        row: RowId,
+    ) -> Result<BTreeMap<String, ColumnValue>> {
+        let mut values = BTreeMap::new();
+        for column in schema.columns() {
+            match self.value(column, row)? {
+                ColumnValue::Null => {}
+                value => drop(values.insert(column.name.clone(), value)),
+            }
+        }
+        Ok(values)
+    }
+
+    /// Returns a bit for each row for which an expression is true, dead ones among them; of a segment from the cache.
+    pub(crate) fn passing(self, expr: &BoundExpr, kept: &MaskCache) -> Result<Arc<[u64]>> {
+        let nulls = ColumnBatch::nulls(self.len());
+        let source = self.columns().unwrap_or(&nulls);
+        match self {
+            Self::Segment(view) => {
+                let id = view.sealed.id;
+                let (mask, _) = kept.get_or_make(id, expr, || expr.mask(source, &self))?;
+                Ok(mask)
+            }
+            Self::Run(_) => Ok(expr.mask(source, &self)?.into()),
+        }
+    }
+
+    /// Replaces `out` by the codes of one row.
+    ///
+    /// Requires: the snapshot's model has a quantizer of this shape.
+    pub(crate) fn codes_of_row(self, row: RowId, shape: CodeShape, out: &mut [u8]) -> Result<()> {
+        let (block, at) = (
+            row.0 as usize / ROWS_PER_BLOCK,
+            row.0 as usize % ROWS_PER_BLOCK,
+        );
+        shape.unpack_row(self.blocks(block..block + 1)?, at, out);
+        Ok(())
     }
 
     /// Returns the text of a row; `None` in a database of vectors.
@@ -167,26 +245,6 @@ impl<'a> Part<'a> {
             Self::Run(view) => view.run.find(hash, key),
         };
         Ok(found.filter(|&row| self.live().contains(row)))
-    }
-
-    /// Returns a bit per row: set if the row lives and passes the filter.
-    pub(crate) fn mask(self, filter: &Filter) -> Result<Vec<u64>> {
-        let mut words = vec![0; self.len().div_ceil(64)];
-        let mut set = |row: RowId| words[row.0 as usize / 64] |= 1 << (row.0 % 64);
-        match filter {
-            Filter::Keys(keys) => {
-                for key in keys {
-                    self.find(KeyHash::of(key), key)?
-                        .into_iter()
-                        .for_each(&mut set);
-                }
-            }
-            Filter::Prefix(prefix) => self.for_each_key(prefix, None, |row, _| {
-                set(row);
-                Ok(())
-            })?,
-        }
-        Ok(words)
     }
 
     /// Calls `each` with the key of every live row that begins with `prefix`, in `Seq` order. With `resident`, about
@@ -303,5 +361,36 @@ impl<'a> Part<'a> {
 fn passed(pages: &mut Option<ReadOnce<'_>>, bytes: usize) {
     if let Some(pages) = pages {
         pages.passed(bytes);
+    }
+}
+
+impl KeyRead for Part<'_> {
+    fn find(&self, key: &str) -> Result<Option<usize>> {
+        let hash = KeyHash::of(key);
+        let found = match self {
+            Self::Segment(view) => view.sealed.rows.find_hashed(hash, key)?,
+            Self::Run(view) => view.run.find(hash, key),
+        };
+        Ok(found.map(|row| row.0 as usize))
+    }
+
+    fn for_each(&self, prefix: &str, each: &mut dyn FnMut(usize, &str)) -> Result<()> {
+        match self {
+            Self::Segment(view) => {
+                let rows = &view.sealed.rows;
+                for block in 0..rows.key_blocks() {
+                    rows.keys_of_block(block, prefix, |row, key| {
+                        each(row.0 as usize, key);
+                        Ok(())
+                    })?;
+                }
+            }
+            Self::Run(view) => {
+                let keys = view.run.keys().iter().enumerate();
+                let keys = keys.filter(|(_, key)| key.starts_with(prefix));
+                keys.for_each(|(row, key)| each(row, key));
+            }
+        }
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@ use crate::ids::SegmentId;
 use crate::model::Model;
 use crate::row::RowsKind;
 use crate::segment::SegmentRecord;
+use crate::segment::columns::ColumnsFile;
 use crate::segment::{CodesFile, Deletions, FileName, RowsFile, ShortId, VecsFile};
 use crate::stored::StoredRef;
 use crate::view::live::Live;
@@ -25,6 +26,8 @@ pub(crate) struct Sealed {
     pub vecs: Option<VecsFile>,
     /// The codes, where the model has a quantizer.
     pub codes: Option<CodesFile>,
+    /// The columns, where a row has a value of one.
+    pub(crate) columns: Option<ColumnsFile>,
     /// The word index, where texts are searched by their words; `None` if it is missing too.
     pub(crate) words: Option<SegmentWords>,
 }
@@ -39,11 +42,13 @@ pub(crate) struct SegmentView {
 }
 
 impl Sealed {
-    /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched.
+    /// Opens the files of a segment under a model: headers and lengths are checked, data when first touched. `columns` is the
+    /// hash of its columns file, if it has one.
     pub(crate) fn open(
         files: &dyn Storage,
         dir: &Path,
         id: SegmentId,
+        columns: Option<u64>,
         model: &Model,
     ) -> Result<Self> {
         let rows = RowsFile::open(files, &FileName::Rows(id).within(dir))?;
@@ -92,6 +97,7 @@ impl Sealed {
         Ok(Self {
             id,
             words: open_words(files, dir, id, model, &rows)?,
+            columns: open_columns(files, dir, id, columns, &rows)?,
             rows,
             vecs,
             codes,
@@ -104,6 +110,14 @@ impl Sealed {
         if let Some(vecs) = &self.vecs {
             vecs.release();
         }
+        if let Some(columns) = &self.columns {
+            columns.release();
+        }
+    }
+
+    /// Returns the hash of the columns file, if there is one.
+    pub(crate) fn columns_hash(&self) -> Option<u64> {
+        self.columns.as_ref().map(ColumnsFile::content_hash)
     }
 
     /// Begins to read the segment once, with at most about this many bytes resident.
@@ -194,6 +208,25 @@ pub(crate) fn derived(id: SegmentId, model: &Model) -> Vec<FileName> {
     [vecs, codes, words].into_iter().flatten().collect()
 }
 
+/// Opens the columns file that a version record names.
+fn open_columns(
+    storage: &dyn Storage,
+    dir: &Path,
+    id: SegmentId,
+    hash: Option<u64>,
+    rows: &RowsFile,
+) -> Result<Option<ColumnsFile>> {
+    let Some(hash) = hash else {
+        return Ok(None);
+    };
+    let columns = ColumnsFile::open(storage, &FileName::Columns(id).within(dir))?;
+    columns.expect_rows(rows)?;
+    expect(columns.content_hash() == hash, columns.path(), || {
+        "not the file that the version record names".into()
+    })?;
+    Ok(Some(columns))
+}
+
 /// Opens the word index of a segment, if it has one that can be read. A missing one is no damage: the index of another
 /// version of the search library has another name.
 fn open_words(
@@ -236,7 +269,7 @@ impl SegmentView {
         record: &SegmentRecord,
         model: &Model,
     ) -> Result<Self> {
-        let sealed = Sealed::open(files, dir, record.id, model)?;
+        let sealed = Sealed::open(files, dir, record.id, record.columns, model)?;
         Self::with_deletions(files, dir, record, Arc::new(sealed))
     }
 
@@ -248,7 +281,9 @@ impl SegmentView {
         sealed: Arc<Sealed>,
     ) -> Result<Self> {
         let rows = sealed.rows.row_count() as u32;
-        let agrees = record.rows == rows && record.rows_hash == sealed.rows.hash().0;
+        let agrees = record.rows == rows
+            && record.rows_hash == sealed.rows.hash().0
+            && record.columns == sealed.columns_hash();
         expect(agrees, sealed.rows.path(), || {
             "not the file that the version record names".into()
         })?;

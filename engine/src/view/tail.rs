@@ -4,6 +4,7 @@
 //! logarithmic number of times before it is sealed, a query scans a handful of contiguous arrays, and a snapshot is a
 //! handful of `Arc`s. Dead rows are dropped when runs merge.
 
+use crate::columns::{ColumnBatch, ColumnSource};
 use crate::ids::{RowId, Seq};
 use crate::log::{Batch, Change};
 use crate::quantizer::CodeShape;
@@ -44,6 +45,7 @@ pub(crate) struct Run {
     vectors: Stored,
     /// The length that each vector had before it was normalised; 0 where it was not, or where that is not known.
     norms: Vec<f64>,
+    columns: ColumnBatch,
     /// Codes of the rows, row-major; empty without a quantizer.
     codes: Vec<u8>,
     /// The same as the kernels read them.
@@ -143,6 +145,7 @@ impl Run {
         let mut run = Self {
             vectors: batch.vectors.clone(),
             codes,
+            columns: batch.columns.batch.clone(),
             ..Self::empty(batch.dim, shape, batch.vectors.as_ref().precision())
         };
         for (seq, change, _) in batch.iter() {
@@ -165,6 +168,7 @@ impl Run {
             texts: Vec::new(),
             vectors: Stored::none(precision),
             norms: Vec::new(),
+            columns: ColumnBatch::default(),
             codes: Vec::new(),
             blocks: Vec::new(),
             shape,
@@ -190,6 +194,10 @@ impl Run {
         for view in [older, newer] {
             merged.extend(view);
         }
+        merged.columns = ColumnBatch::gather(&[
+            (&older.run.columns, older.live.words()),
+            (&newer.run.columns, newer.live.words()),
+        ]);
         merged.index = if older.live.dead() + newer.live.dead() == 0 {
             KeyIndex::merged(&older.run.index, &newer.run.index, older.run.row_count())
         } else {
@@ -287,6 +295,16 @@ impl Run {
         known(self.norms[row.0 as usize])
     }
 
+    /// Returns the columns of the rows.
+    pub(crate) fn columns(&self) -> &dyn ColumnSource {
+        &self.columns
+    }
+
+    /// Returns the keys of all rows, dead ones too, in order.
+    pub(crate) fn keys(&self) -> &[Arc<str>] {
+        &self.keys
+    }
+
     /// Returns the stored vectors of a range of rows.
     pub(crate) fn vectors(&self, rows: Range<usize>) -> StoredRef<'_> {
         self.vectors.as_ref().rows(rows, self.dim)
@@ -314,6 +332,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::LoggedColumns;
     use crate::ids::EncoderId;
 
     fn batch(first: u64, keys: &[&str]) -> Batch {
@@ -328,6 +347,7 @@ mod tests {
             changes: keys.iter().map(put).collect(),
             dim: 2,
             vectors: Stored::F32([first as f32, 0.5].repeat(keys.len())),
+            columns: LoggedColumns::none(keys.len()),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::Store;
 use super::locks::MayChangeSegments;
 use super::write_segment::{CodedRows, NewSegment, write_segment};
+use crate::columns::Schema;
 use crate::disk::files::{Files, Storage};
 use crate::disk::layout::Layout;
 use crate::disk::reserve::Reserve;
@@ -179,21 +180,22 @@ impl Committer {
 }
 
 impl Store {
-    /// Writes and syncs the files of a new segment. On failure the files are removed, because they take
+    /// Writes and syncs the files of a new segment. Returns the hash of its columns file, if it has one. On failure the files are removed, because they take
     /// space.
     pub(super) fn write_files(
         &self,
         new: &NewSegment,
-        model: &Model,
+        under: (&Model, &Schema),
         source: &dyn CodedRows,
         room: Room,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let dir = self.layout.segments();
         let write = || {
-            let written = write_segment(&self.files, &dir, new, model, source).and_then(|_| {
-                self.files
-                    .sync_dir(&dir)
-                    .map_err(Error::io("syncing", &dir))
+            let written = write_segment(&self.files, &dir, new, under, source);
+            let written = written.and_then(|columns| {
+                let synced = self.files.sync_dir(&dir);
+                synced.map_err(Error::io("syncing", &dir))?;
+                Ok(columns)
             });
             if written.is_err() {
                 remove_segment(&*self.files, &self.layout, new.id);
@@ -283,6 +285,7 @@ impl Store {
                 rows_hash,
                 dead,
                 deletions,
+                columns: view.sealed.columns_hash(),
             });
         }
         self.files
@@ -308,6 +311,7 @@ impl Store {
                 None => DatabaseId::random()?,
             }),
             words: model.words_choice(),
+            columns: Schema::clone(&snapshot.schema),
             serving,
             encoder: model.encoder_id(),
             model: model.id(),
@@ -316,10 +320,13 @@ impl Store {
             first_seq,
             next_segment: committer.next_segment,
         };
+        let masks = Arc::clone(&snapshot.masks);
         committer.witness(&*self.files, &self.layout, record)?;
         self.versions.publish(snapshot);
         committer.closed_bytes = closed_log_bytes(&*self.files, &self.layout, committer);
-        retire(&*self.files, &self.layout, &before, &committer.record);
+        for id in retire(&*self.files, &self.layout, &before, &committer.record) {
+            masks.forget(id);
+        }
         if committer.record.first_log > before.first_log {
             // The logs that recovery could not carry over are retired.
             self.in_place.store(false, Ordering::SeqCst);
@@ -345,7 +352,13 @@ fn closed_log_bytes(files: &dyn Storage, layout: &Layout, committer: &Committer)
 
 /// Removes what the record before named and this one does not: segments, deletion files, logs, old manifests. Open
 /// mappings live on. What can't be removed now is removed at the next open.
-fn retire(files: &dyn Files, layout: &Layout, before: &VersionRecord, now: &VersionRecord) {
+/// Returns the segments that are no more.
+fn retire(
+    files: &dyn Files,
+    layout: &Layout,
+    before: &VersionRecord,
+    now: &VersionRecord,
+) -> HashSet<SegmentId> {
     manifest::prune(files, layout.dir());
     for name in files.list(&layout.logs()).unwrap_or_default() {
         if log::parse_name(&name).is_some_and(|id| id < now.first_log) {
@@ -370,26 +383,28 @@ fn retire(files: &dyn Files, layout: &Layout, before: &VersionRecord, now: &Vers
             );
         }
     }
-    if retired.is_empty() {
-        return;
+    if !retired.is_empty() {
+        remove_segments(files, layout, |id| retired.contains(&id));
     }
-    for name in files.list(&layout.segments()).unwrap_or_default() {
-        if name
-            .parse::<FileName>()
-            .is_ok_and(|file| retired.contains(&file.segment()))
-        {
-            remove(files, &layout.segments().join(name));
-        }
+    retired
+}
+
+/// Removes the files of some segments. Rows go last: without them nothing says what the others belonged to.
+fn remove_segments(files: &dyn Files, layout: &Layout, is: impl Fn(SegmentId) -> bool) {
+    let names = files.list(&layout.segments()).unwrap_or_default();
+    let names = names
+        .iter()
+        .filter_map(|name| name.parse::<FileName>().ok());
+    let mut names: Vec<FileName> = names.filter(|file| is(file.segment())).collect();
+    names.sort_by_key(|file| matches!(file, FileName::Rows(_)));
+    for file in names {
+        remove(files, &file.within(&layout.segments()));
     }
 }
 
 /// Removes the files of a segment that no version names: all its rows died while it was written, or writing it failed.
 pub(super) fn remove_segment(files: &dyn Files, layout: &Layout, id: SegmentId) {
-    for name in files.list(&layout.segments()).unwrap_or_default() {
-        if (name.parse::<FileName>()).is_ok_and(|file| file.segment() == id) {
-            remove(files, &layout.segments().join(name));
-        }
-    }
+    remove_segments(files, layout, |segment| segment == id);
 }
 
 fn remove(files: &dyn Files, path: &Path) {

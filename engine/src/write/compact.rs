@@ -123,16 +123,16 @@ impl Store {
         let sealed = if alive == 0 {
             None
         } else {
-            let rows = Living {
-                parts: inputs.iter().map(Part::Segment).collect(),
-                model: &snapshot.model,
-                resident: self.options.memory_limit / 4,
-            };
-            self.write_files(&new, &snapshot.model, &rows, room)?;
+            let parts = inputs.iter().map(Part::Segment).collect();
+            let resident = self.options.memory_limit / 4;
+            let rows = Living::new(parts, &snapshot.model, resident);
+            let under = (&*snapshot.model, &*snapshot.schema);
+            let columns = self.write_files(&new, under, &rows, room)?;
             Some(Arc::new(Sealed::open(
                 &*self.files,
                 &dir,
                 new.id,
+                columns,
                 &snapshot.model,
             )?))
         };

@@ -3,9 +3,10 @@
 use super::commit::Committer;
 use super::prepare::Prepared;
 use super::{Store, lock};
+use crate::columns::{Columns, LoggedColumns, Schema};
 use crate::error::{Error, Result};
 use crate::ids::Seq;
-use crate::log::Batch;
+use crate::log::{Batch, Change};
 use crate::model::Model;
 use crate::snapshot::{Place, Snapshot};
 use crate::view::tail::Run;
@@ -24,15 +25,20 @@ pub(crate) struct Queue {
 struct Queued {
     batch: Batch,
     codes: Vec<u8>,
+    /// The columns of the rows put, without ids.
+    columns: Columns,
+    only_if_unchanged: bool,
     /// The snapshot under which it was prepared, and the rows that have its keys there.
     snapshot: Arc<Snapshot>,
     found: Vec<Option<Place>>,
     slot: Arc<Slot>,
 }
 
-/// The outcome of a batch, set by the thread that commits it: the number of live rows that it
-/// replaced or deleted.
-type Slot = Mutex<Option<Result<u64>>>;
+/// The outcome of a batch, set by the thread that commits it.
+type Slot = Mutex<Option<Result<Applied>>>;
+
+/// What became of a batch: the number of live rows that it replaced or deleted; `None` if it was void.
+type Applied = Option<u64>;
 
 impl Queue {
     pub(crate) fn new(next_seq: Seq, model: Arc<Model>) -> Self {
@@ -45,8 +51,9 @@ impl Queue {
 }
 
 impl Store {
-    /// Queues a batch and sees it committed. Returns `None` if the active model has changed since it was prepared.
-    pub(super) fn write(&self, prepared: Prepared) -> Result<Option<u64>> {
+    /// Queues a batch and sees it committed. Returns `None` if the active model has changed since it was prepared, or if one of its
+    /// rows has and it minds.
+    pub(super) fn write(&self, prepared: Prepared) -> Result<Applied> {
         let slot = Arc::new(Slot::new(None));
         {
             let mut queue = lock(&self.queue);
@@ -62,8 +69,11 @@ impl Store {
                     changes: prepared.changes,
                     dim: prepared.snapshot.model.dim(),
                     vectors: prepared.vectors,
+                    columns: LoggedColumns::none(prepared.columns.rows()),
                 },
                 codes: prepared.codes,
+                columns: prepared.columns,
+                only_if_unchanged: prepared.only_if_unchanged,
                 snapshot: prepared.snapshot,
                 found: prepared.found,
                 slot: Arc::clone(&slot),
@@ -76,9 +86,7 @@ impl Store {
         }
         drop(committer);
         let outcome = lock(&slot).take();
-        outcome
-            .expect("a flush leaves an outcome for everything queued")
-            .map(Some)
+        outcome.expect("a flush leaves an outcome for everything queued")
     }
 
     /// Commits everything queued: log, apply, publish. Returns the `Seq` that the next batch will have.
@@ -143,23 +151,40 @@ impl Store {
         &self,
         committer: &mut Committer,
         next: &mut Snapshot,
-        queued: Queued,
+        mut queued: Queued,
         unchanged: bool,
-    ) -> Result<u64> {
+    ) -> Result<Applied> {
         let mut places = queued.found;
         if !unchanged {
             // Segments change at a commit only: the row of one that was found then is the one to be found now.
             let known = queued.snapshot.generation == next.generation;
             for (change, place) in queued.batch.changes.iter().zip(&mut places) {
+                let before = *place;
                 *place = match (next.find_in_tail(change.key())?, *place) {
                     (tail @ Some(_), _) => tail,
                     (None, Some(sealed)) if known && next.is_sealed(sealed) => Some(sealed),
                     (None, None) if known => None,
                     (None, _) => next.find(change.key())?,
                 };
+                if queued.only_if_unchanged {
+                    let before = before.map(|place| queued.snapshot.seq(place)).transpose()?;
+                    let now = place.map(|place| next.seq(place)).transpose()?;
+                    if before != now {
+                        return Ok(None);
+                    }
+                }
             }
         }
+        queued.batch.columns = (queued.columns.bind(&next.schema))
+            .map_err(|conflict| conflict.of_key(put_key(&queued.batch, conflict.row)))?;
+        let mut schema = None;
+        if next.schema.lacks(&queued.batch.columns.named) {
+            let mut grown = Schema::clone(&next.schema);
+            (grown.merge(&queued.batch.columns.named)).map_err(Error::invalid)?;
+            schema = Some(Arc::new(grown));
+        }
         committer.append(&*self.files, &self.layout, &queued.batch)?;
+        next.schema = schema.unwrap_or_else(|| Arc::clone(&next.schema));
         let killed = places
             .into_iter()
             .flatten()
@@ -167,6 +192,12 @@ impl Store {
             .count();
         next.tail
             .push(Run::new(&queued.batch, queued.codes, next.model.shape()));
-        Ok(killed as u64)
+        Ok(Some(killed as u64))
     }
+}
+
+/// The key of a row that a batch puts.
+fn put_key(batch: &Batch, row: usize) -> &str {
+    let puts = batch.changes.iter().filter(|change| change.is_put());
+    puts.map(Change::key).nth(row).map_or("", |key| key)
 }

@@ -1,6 +1,7 @@
 //! The live rows of some parts, one after the other, as the rows of a new segment.
 
 use super::write_segment::{CodedRows, Rows, TakeCodes, TakeRow, TakeVectors};
+use crate::columns::{ColumnBatch, ColumnSource};
 use crate::error::Result;
 use crate::ids::RowId;
 use crate::model::Model;
@@ -9,10 +10,26 @@ use crate::view::part::Part;
 /// The live rows of neighbouring parts. Parts are listed in the order of their `Seq`s, and only neighbours become
 /// one segment, so one after the other is by `Seq`.
 pub(super) struct Living<'a> {
-    pub(super) parts: Vec<Part<'a>>,
-    pub(super) model: &'a Model,
+    parts: Vec<Part<'a>>,
+    model: &'a Model,
     /// Bytes of a segment that may stay in memory while it is read.
-    pub(super) resident: usize,
+    resident: usize,
+    /// The columns of parts that have none.
+    nulls: Vec<ColumnBatch>,
+}
+
+impl<'a> Living<'a> {
+    pub(super) fn new(parts: Vec<Part<'a>>, model: &'a Model, resident: usize) -> Self {
+        Self {
+            nulls: parts
+                .iter()
+                .map(|part| ColumnBatch::nulls(part.len()))
+                .collect(),
+            parts,
+            model,
+            resident,
+        }
+    }
 }
 
 impl Rows for Living<'_> {
@@ -41,6 +58,15 @@ impl Rows for Living<'_> {
 }
 
 impl CodedRows for Living<'_> {
+    fn columns(&self) -> Vec<(&dyn ColumnSource, Option<&[u64]>)> {
+        let parts = self.parts.iter().zip(&self.nulls);
+        let columns = parts.map(|(part, nulls)| {
+            let columns: &dyn ColumnSource = part.columns().unwrap_or(nulls);
+            (columns, part.live().words())
+        });
+        columns.collect()
+    }
+
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()> {
         let shape = self.model.shape();
         let shape = shape.expect("only a model with a quantizer has codes");

@@ -6,9 +6,10 @@
 //! snapshot and publishes that ([`group`]). Segments are written with no lock held, and named by a new version under
 //! the committer's ([`commit`]).
 
+mod change_columns;
+mod change_where;
 mod commit;
 mod compact;
-mod delete_prefix;
 mod group;
 mod living;
 mod locks;
@@ -24,7 +25,9 @@ pub use compact::Compacted;
 use group::Queue;
 pub(crate) use locks::{Compacting, Sealing};
 use locks::{Locks, Opening};
-pub(crate) use write_segment::{CodesSink, NewSegment, Rows, TakeRow, TakeVectors, write_rows};
+pub(crate) use write_segment::{
+    CodesSink, NewSegment, Rows, TakeRow, TakeVectors, write_columns, write_rows,
+};
 
 use crate::disk::files::Files;
 use crate::disk::layout::Layout;

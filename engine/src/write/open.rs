@@ -5,6 +5,7 @@ use super::commit::Committer;
 use super::group::Queue;
 use super::locks::{Locks, Opening};
 use super::sealer::Bell;
+use crate::columns::Schema;
 use crate::disk::files::Files;
 use crate::disk::layout::Layout;
 use crate::disk::lock::FileLock;
@@ -37,11 +38,12 @@ impl Store {
         threads::count(options.threads)?;
         let layout = Layout::new(dir);
         let model = new_model(new)?;
+        let schema = new_schema(new)?;
         let creation = Creation::begin(&*files, &layout, Making::Database)?;
         let warnings = Vec::from_iter(creation.restarted.then(|| {
             "an earlier creation of this database was not finished; it was started over".into()
         }));
-        if let Err(e) = fill(&*files, &layout, &model) {
+        if let Err(e) = fill(&*files, &layout, &model, schema) {
             creation.abandon(&*files, &layout);
             return Err(e);
         }
@@ -105,7 +107,7 @@ impl Store {
 }
 
 /// Makes everything that an empty database has; its manifest comes last.
-fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
+fn fill(files: &dyn Files, layout: &Layout, model: &Model, schema: Schema) -> Result<()> {
     for directory in layout.directories() {
         files
             .create_dir(&directory)
@@ -116,7 +118,7 @@ fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
     }
     let catalog = Catalog::open(&layout.catalog())
         .map_err(Error::io("creating the catalog", layout.catalog()))?;
-    let record = VersionRecord::first(model, DatabaseId::random()?);
+    let record = VersionRecord::first(model, DatabaseId::random()?, schema);
     catalog.commit(&record)?;
     for directory in layout.directories().iter().rev() {
         files
@@ -124,6 +126,15 @@ fn fill(files: &dyn Files, layout: &Layout, model: &Model) -> Result<()> {
             .map_err(Error::io("syncing", directory))?;
     }
     manifest::publish(files, layout.dir(), &record)
+}
+
+/// Returns the columns that a new database starts with.
+fn new_schema(new: &CreateOptions) -> Result<Schema> {
+    let mut schema = Schema::default();
+    for (name, kind) in &new.columns {
+        schema.introduce(name, *kind)?;
+    }
+    Ok(schema)
 }
 
 /// Returns the model that a new database starts with.

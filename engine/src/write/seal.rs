@@ -91,7 +91,7 @@ impl Store {
     /// Like [`seal`](Self::seal), for a caller that holds the lock.
     pub(crate) fn seal_locked(&self, sealing: &Sealing<'_>) -> Result<bool> {
         // Freeze: from here on new rows go to other runs and to another log.
-        let (taken, new, first_log, first_seq, model) = {
+        let (taken, new, first_log, first_seq, model, schema) = {
             let mut committer = lock(&self.commit);
             let first_seq = self.flush(&mut committer);
             if committer.log_bytes() == 0 {
@@ -105,9 +105,9 @@ impl Store {
                 generation: Generation(committer.record.generation.0 + 1),
                 replaces: Vec::new(),
             };
-            let model = Arc::clone(&next.model);
+            let (model, schema) = (Arc::clone(&next.model), Arc::clone(&next.schema));
             self.versions.publish(next);
-            (taken, new, first_log, first_seq, model)
+            (taken, new, first_log, first_seq, model, schema)
         };
 
         // Write: without a lock that readers or writers need.
@@ -117,8 +117,9 @@ impl Store {
             None
         } else {
             let rows = living(&taken, &model);
-            self.write_files(&new, &model, &rows, Room::Reserve)?;
-            Some(Arc::new(Sealed::open(&*self.files, &dir, new.id, &model)?))
+            let columns = self.write_files(&new, (&model, &schema), &rows, Room::Reserve)?;
+            let sealed = Sealed::open(&*self.files, &dir, new.id, columns, &model)?;
+            Some(Arc::new(sealed))
         };
 
         // Commit: the rows that died meanwhile are dead in the segment too.
@@ -179,10 +180,11 @@ impl Store {
         };
         let dir = self.layout.segments();
         let rows = living(&taken, &next.model);
-        self.write_files(&new, &next.model, &rows, Room::Reserve)?;
-        let sealed = Arc::new(Sealed::open(&*self.files, &dir, new.id, &next.model)?);
+        let under = (&*next.model, &*next.schema);
+        let columns = self.write_files(&new, under, &rows, Room::Reserve)?;
+        let sealed = Sealed::open(&*self.files, &dir, new.id, columns, &next.model)?;
         Ok(Some(SegmentView {
-            sealed,
+            sealed: Arc::new(sealed),
             live: Live::all(alive),
         }))
     }
@@ -190,9 +192,5 @@ impl Store {
 
 /// The live rows of the runs that a seal took.
 fn living<'a>(taken: &'a [RunView], model: &'a Model) -> Living<'a> {
-    Living {
-        parts: taken.iter().map(Part::Run).collect(),
-        model,
-        resident: usize::MAX,
-    }
+    Living::new(taken.iter().map(Part::Run).collect(), model, usize::MAX)
 }

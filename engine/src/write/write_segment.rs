@@ -1,11 +1,13 @@
 //! Writing the files of a segment from rows in `Seq` order.
 
+use crate::columns::{Column, ColumnSource, Schema};
 use crate::disk::files::Files;
 use crate::error::Result;
 use crate::ids::{Generation, SegmentId, Seq};
 use crate::model::Model;
 use crate::quantizer::{CodeShape, ROWS_PER_BLOCK};
 use crate::row::{RowsKind, ValueRef};
+use crate::segment::columns::{self, ColumnsMeta};
 use crate::segment::{
     CodesMeta, CodesWriter, FileName, RowsHash, RowsMeta, RowsSummary, RowsWriter, ShortId,
     VecsMeta, VecsWriter, VectorKind,
@@ -36,6 +38,8 @@ pub(crate) trait Rows {
 pub(crate) trait CodedRows: Rows {
     /// Codes under the model, row-major, some whole rows at a time.
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()>;
+    /// The columns, and which rows of them: the rows follow one behind the other.
+    fn columns(&self) -> Vec<(&dyn ColumnSource, Option<&[u64]>)>;
 }
 
 /// Which segment is being written.
@@ -48,16 +52,17 @@ pub(crate) struct NewSegment {
     pub(crate) replaces: Vec<SegmentId>,
 }
 
-/// Writes rows, vecs and codes files; each is synced and has its name, the directory is the caller's to sync.
-/// Returns how many rows there were.
+/// Writes the files of a segment; each is synced and has its name, the directory is the caller's to sync. Returns the hash of
+/// its columns file, if a row has a value of a column.
 pub(crate) fn write_segment(
     files: &Arc<dyn Files>,
     dir: &Path,
     new: &NewSegment,
-    model: &Model,
+    (model, schema): (&Model, &Schema),
     source: &dyn CodedRows,
-) -> Result<u32> {
+) -> Result<Option<u64>> {
     let summary = write_rows(files, dir, new, model, source)?;
+    let columns = write_columns(files, dir, new.id, &summary, schema, &source.columns())?;
     if model.quantizer().is_some() {
         let mut sink = CodesSink::create(files, dir, new.id, summary.hash, summary.rows, model)?;
         source.each_code(&mut |codes| sink.push(codes))?;
@@ -76,7 +81,34 @@ pub(crate) fn write_segment(
         source.each_row(&mut |_, _, value| writer.push(value.text()))?;
         writer.finish()?;
     }
-    Ok(summary.rows)
+    Ok(columns)
+}
+
+/// Writes the columns file of a segment, if a row has a value of a column. Returns its hash.
+pub(crate) fn write_columns(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    id: SegmentId,
+    rows: &RowsSummary,
+    schema: &Schema,
+    sources: &[(&dyn ColumnSource, Option<&[u64]>)],
+) -> Result<Option<u64>> {
+    let has_values = |column: &Column| {
+        let mut sources = sources.iter();
+        sources.any(|(source, _)| source.column(column.id).is_some())
+    };
+    if !schema.columns().iter().any(has_values) {
+        return Ok(None);
+    }
+    let about = ColumnsMeta {
+        segment: id,
+        rows_hash: rows.hash,
+        rows: rows.rows,
+        next_column: schema.next_id(),
+    };
+    let path = FileName::Columns(id).within(dir);
+    let written = columns::write_columns(Arc::clone(files), &path, about, schema, sources)?;
+    Ok(Some(written.content_hash))
 }
 
 /// Writes the rows file and, for texts, the vecs file.

@@ -385,11 +385,11 @@ fn rows_can_be_read_without_model_and_codes() {
         }
     }
     let mut rows = BTreeMap::new();
-    let read = read_rows(&path, false, |key, value| {
-        let Value::Vector(vector) = value.given() else {
+    let read = read_rows(&path, false, |row| {
+        let Value::Vector(vector) = row.value.given() else {
             panic!("a text")
         };
-        rows.insert(key.to_owned(), vector);
+        rows.insert(row.key.to_owned(), vector);
         Ok(())
     })
     .unwrap();

@@ -1,7 +1,9 @@
 //! The storage engine as programs use it.
 
 mod basics;
+mod columns;
 mod drift;
+mod filters;
 mod housekeeping;
 mod isolation;
 mod model;

@@ -15,11 +15,14 @@ pub(super) fn write(db: &Path, dest: &Path, salvage: bool) -> Result<RowsRead> {
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut rows = 0;
     let io = |error: std::io::Error| mopqdb::Error::io("writing", &path)(error);
-    let read = mopqdb::read_rows(db, salvage, |key, value| {
-        let object = match value.given() {
-            Value::Text(text) => json!({"key": key, "text": text}),
-            Value::Vector(vector) => json!({"key": key, "vector": vector}),
+    let read = mopqdb::read_rows(db, salvage, |row| {
+        let mut object = match row.value.given() {
+            Value::Text(text) => json!({"key": row.key, "text": text}),
+            Value::Vector(vector) => json!({"key": row.key, "vector": vector}),
         };
+        for (name, value) in row.columns {
+            object[name] = value.to_json();
+        }
         serde_json::to_writer(&mut out, &object).map_err(|error| io(error.into()))?;
         out.write_all(b"\n").map_err(io)?;
         rows += 1;

@@ -5,6 +5,7 @@ use super::logs::Logs;
 use super::segments::{Found, FoundSegment};
 use super::{Base, Repair};
 use crate::admin::verify;
+use crate::columns::Schema;
 use crate::disk::files::list;
 use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
@@ -87,6 +88,7 @@ impl Repair<'_> {
                 rows: RowsFile::open(&*self.disk, &path)?,
                 vecs: None,
                 codes: None,
+                columns: None,
                 words: None,
             }),
             live: segment.live.clone(),
@@ -96,7 +98,10 @@ impl Repair<'_> {
     /// Returns `true` if a codes file is intact but does not match its vectors.
     fn codes_differ(&self, path: &Path, segment: &FoundSegment, model: &Model) -> bool {
         let whole = CodesFile::open(&*self.disk, path).is_ok_and(|codes| codes.verify().is_empty());
-        let sealed = Sealed::open(&*self.disk, &self.layout.segments(), segment.id, model);
+        let sealed = {
+            let dir = self.layout.segments();
+            Sealed::open(&*self.disk, &dir, segment.id, None, model)
+        };
         whole
             && sealed.is_ok_and(|sealed| {
                 let mut differ = false;
@@ -170,7 +175,7 @@ impl Repair<'_> {
         base: &Base,
         found: &mut Found,
         logs: &Logs,
-        model: &Model,
+        (model, schema): (&Model, Schema),
     ) -> Result<()> {
         if !self.report.pending.is_empty() {
             return Ok(());
@@ -210,6 +215,7 @@ impl Repair<'_> {
                 None => DatabaseId::random()?,
             }),
             words: model.words_choice(),
+            columns: schema,
             serving: (base.hint.as_ref())
                 .map_or_else(BTreeMap::new, |record| record.serving.clone()),
             encoder: model.encoder_id(),
@@ -252,6 +258,7 @@ impl Repair<'_> {
             rows_hash: segment.rows.hash().0,
             dead,
             deletions: (dead > 0).then_some(generation),
+            columns: segment.columns.hash(),
         })
     }
 }

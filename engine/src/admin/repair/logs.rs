@@ -2,6 +2,7 @@
 
 use super::segments::Found;
 use super::{Base, Repair};
+use crate::columns::Column;
 use crate::disk::files::list;
 use crate::disk::orphans::orphan;
 use crate::error::{Error, Result};
@@ -16,6 +17,8 @@ pub(super) struct Logs {
     pub(super) first_seq: Seq,
     /// Changes in earlier logs. They end older rows with the same keys.
     pub(super) tombstones: Vec<(String, Seq)>,
+    /// The columns that they name, in their order; without a record only.
+    pub(super) columns: Vec<Column>,
 }
 
 impl Repair<'_> {
@@ -35,6 +38,7 @@ impl Repair<'_> {
             first: LogId(ids.last().map_or(1, |id| id.0 + 1)),
             first_seq: Seq(sealed_to.map_or(1, |seq| seq.0 + 1)),
             tombstones: Vec::new(),
+            columns: Vec::new(),
         };
         if let Some(record) = &base.record {
             logs.first = record.first_log;
@@ -52,6 +56,8 @@ impl Repair<'_> {
             if base.record.is_some() {
                 continue;
             }
+            let named = batches.iter().flat_map(|batch| &batch.columns.named);
+            logs.columns.extend(named.cloned());
             // A log whose `Seq`s are all in a segment's range was sealed: its current rows are in that segment, and its
             // deletions are applied again.
             let end = batches.iter().map(Batch::end).max();

@@ -2,11 +2,12 @@
 //!
 //! [`files`] gives every file the name that its content requires and corrects flipped bits. [`segments`] decides which
 //! segments belong to the database and which of their rows are live. [`rewrite`] makes a sound segment of what remains
-//! of a damaged one, and [`logs`] does the same for logs. [`model`] chooses the model. [`commit`] computes what can be
-//! computed, and commits a version if the current one no longer matches the files.
+//! of a damaged one, [`columns`] a sound columns file, and [`logs`] does the same for logs. [`model`] chooses the model.
+//! [`commit`] computes what can be computed, and commits a version if the current one no longer matches the files.
 //!
 //! No file that holds rows is deleted here: what is not part of the repaired version moves to `orphans/`.
 
+mod columns;
 mod commit;
 mod files;
 mod logs;
@@ -161,9 +162,10 @@ impl Repair<'_> {
         let Some(model) = self.choose_model(&base, &found)? else {
             return Ok(());
         };
-        let mut found = self.make_sound(found, &base, &model)?;
+        let schema = self.schema(&base, &found, &logs.columns);
+        let mut found = self.make_sound(found, &base, (&model, &schema))?;
         self.derive(&found, &model)?;
-        self.commit(&base, &mut found, &logs, &model)
+        self.commit(&base, &mut found, &logs, (&model, schema))
     }
 
     fn base(&mut self) -> Result<Base> {

@@ -1,8 +1,10 @@
 //! Writing a sound segment from damaged segments, or from segments whose `Seq`s overlap.
 
+use super::columns::gather;
 use super::segments::{Found, FoundSegment};
 use super::{Base, Repair};
-use crate::error::{Error, Result};
+use crate::columns::Schema;
+use crate::error::Result;
 use crate::ids::{Generation, RowId, SegmentId, Seq};
 use crate::model::Model;
 use crate::row::{RowsKind, ValueRef};
@@ -22,23 +24,25 @@ impl Repair<'_> {
         &mut self,
         mut found: Found,
         base: &Base,
-        model: &Model,
+        under: (&Model, &Schema),
     ) -> Result<Found> {
         for segment in &found.segments {
             self.count_losses(segment)?;
+            self.count_lost_values(segment)?;
         }
         if !self.report.pending.is_empty() {
             return Ok(found);
         }
         let mut segments = Vec::new();
-        for segment in std::mem::take(&mut found.segments) {
+        for mut segment in std::mem::take(&mut found.segments) {
             let Some(why) = segment.damage.first() else {
+                self.make_columns_sound(&mut segment, under.1, &mut found)?;
                 segments.push(segment);
                 continue;
             };
             let damage = format!("segment {}: {why}", segment.id);
             found.new_list = true;
-            let rewritten = self.rewrite(vec![segment], &mut found, model)?;
+            let rewritten = self.rewrite(vec![segment], &mut found, under)?;
             self.done(match &rewritten {
                 Some(new) => format!(
                     "{damage}; its {} readable rows were written to segment {}",
@@ -50,7 +54,7 @@ impl Repair<'_> {
             segments.extend(rewritten);
         }
         if base.record.is_none() || segments.iter().any(|segment| segment.named.is_none()) {
-            segments = self.part_overlaps(segments, &mut found, model)?;
+            segments = self.part_overlaps(segments, &mut found, under)?;
         }
         found.segments = segments;
         Ok(found)
@@ -89,7 +93,7 @@ impl Repair<'_> {
         &mut self,
         segments: Vec<FoundSegment>,
         found: &mut Found,
-        model: &Model,
+        under: (&Model, &Schema),
     ) -> Result<Vec<FoundSegment>> {
         let mut apart: Vec<FoundSegment> = Vec::new();
         let mut group: Vec<FoundSegment> = Vec::new();
@@ -101,7 +105,7 @@ impl Repair<'_> {
                 return Ok(());
             }
             let ids: Vec<String> = inputs.iter().map(|input| input.id.to_string()).collect();
-            let merged = repair.rewrite(inputs, found, model)?;
+            let merged = repair.rewrite(inputs, found, under)?;
             let into = merged
                 .as_ref()
                 .map_or("none".into(), |new| new.id.to_string());
@@ -132,7 +136,7 @@ impl Repair<'_> {
         &mut self,
         inputs: Vec<FoundSegment>,
         found: &mut Found,
-        model: &Model,
+        (model, schema): (&Model, &Schema),
     ) -> Result<Option<FoundSegment>> {
         let dir = self.layout.segments();
         let mut remains = Remains {
@@ -174,14 +178,15 @@ impl Repair<'_> {
                 replaces: inputs.iter().map(|input| input.id).collect(),
             };
             found.next_segment = SegmentId(new.id.0 + 1);
-            write_rows(&self.disk, &dir, &new, model, &remains)?;
-            self.disk
-                .sync_dir(&dir)
-                .map_err(Error::io("syncing", &dir))?;
+            let summary = write_rows(&self.disk, &dir, &new, model, &remains)?;
+            let columns: Vec<_> = inputs.iter().map(|input| &input.columns).collect();
+            let batch = gather(schema, &columns, remains.order.iter().copied());
+            self.write_columns(new.id, schema, &summary, &batch)?;
             let path = crate::segment::FileName::Rows(new.id).within(&dir);
             let rows = RowsFile::open(&*self.disk, &path)?;
             Some(FoundSegment {
                 id: new.id,
+                columns: self.find_columns(new.id, &rows, None)?,
                 live: Live::all(rows.row_count() as u32),
                 rows,
                 damage: Vec::new(),

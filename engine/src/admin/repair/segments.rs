@@ -1,5 +1,6 @@
 //! Deciding which segments belong to the database, and which of their rows are live.
 
+use super::columns::FoundColumns;
 use super::files::{Known, OpenRows, is_damage};
 use super::{Base, Repair};
 use crate::disk::files::list;
@@ -35,6 +36,7 @@ pub(super) struct FoundSegment {
     pub(super) live: Live,
     /// The damage in the rows file.
     pub(super) damage: Vec<Error>,
+    pub(super) columns: FoundColumns,
     /// The segment's entry in the record; `None` if there is none, or if it no longer holds.
     pub(super) named: Option<SegmentRecord>,
 }
@@ -151,8 +153,10 @@ impl Repair<'_> {
             }
         };
         let (live, kept) = self.live_rows(named, &rows)?;
+        let columns = self.find_columns(id, &rows, Some(named.columns))?;
         found.segments.push(FoundSegment {
             id,
+            columns,
             rows,
             live,
             damage,
@@ -248,6 +252,7 @@ impl Repair<'_> {
         found.new_list = true;
         found.segments.push(FoundSegment {
             id,
+            columns: self.find_columns(id, &rows, None)?,
             rows,
             live,
             damage,
@@ -308,6 +313,7 @@ impl Repair<'_> {
             }
             found.segments.push(FoundSegment {
                 id,
+                columns: self.find_columns(id, &rows, None)?,
                 rows,
                 live,
                 damage,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 /// A filter as it was written. [`bind`](Self::bind) finds out what it means for a schema.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Expr {
+pub struct Expr {
     pub(super) text: Arc<str>,
     pub(super) root: Ast,
 }
 
 impl Expr {
     /// Returns the text.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 }

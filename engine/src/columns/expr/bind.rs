@@ -6,7 +6,7 @@ use super::like::Pattern;
 use super::node::{Node, Subject, Test, Truth};
 use super::number::Place;
 use super::ranges::Ranges;
-use crate::columns::schema::{ColumnId, Schema};
+use crate::columns::schema::Schema;
 use crate::columns::time;
 use crate::columns::value::ColumnType;
 use std::sync::Arc;
@@ -24,15 +24,6 @@ impl BoundExpr {
     /// Its bytes in memory, about.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
-    }
-
-    /// The columns that it needs, ascending.
-    pub(crate) fn columns(&self) -> Vec<ColumnId> {
-        let mut columns = Vec::new();
-        self.0.for_each_column(&mut |id| columns.push(id));
-        columns.sort_unstable();
-        columns.dedup();
-        columns
     }
 }
 

@@ -14,7 +14,7 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ast::Expr;
+pub use ast::Expr;
 pub(crate) use bind::BoundExpr;
 pub(crate) use node::{Node, Subject, Test, Truth};
 pub(crate) use ranges::Ranges;
@@ -23,17 +23,18 @@ use crate::error::Error;
 use std::fmt;
 
 /// The longest expression, in characters.
-pub(crate) const MAX_EXPR: usize = 10_000;
+pub const MAX_EXPR: usize = 10_000;
 /// How deep expressions nest.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// What is wrong with an expression, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ExprError {
+#[non_exhaustive]
+pub struct ExprError {
     /// What is wrong, and what to do instead.
-    pub(crate) what: String,
+    pub what: String,
     /// The character where it is, counted from 0.
-    pub(crate) at: usize,
+    pub at: usize,
     /// The expression around it.
     line: String,
     /// The place of the character in the line.
@@ -70,6 +71,8 @@ impl fmt::Display for ExprError {
         write!(f, "  {:mark$}^", "")
     }
 }
+
+impl std::error::Error for ExprError {}
 
 impl From<ExprError> for Error {
     fn from(error: ExprError) -> Self {

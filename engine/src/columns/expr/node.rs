@@ -189,20 +189,4 @@ impl Node {
                 Self::Is { of, .. } => of.bytes(),
             }
     }
-
-    /// Calls `each` with every column that it needs.
-    pub(crate) fn for_each_column(&self, each: &mut impl FnMut(ColumnId)) {
-        match self {
-            Self::IsNull { column, .. } => each(*column),
-            Self::Test {
-                subject: Subject::Column(column, _),
-                ..
-            } => each(*column),
-            Self::Constant(_) | Self::Test { .. } => {}
-            Self::And(parts) | Self::Or(parts) => {
-                parts.iter().for_each(|part| part.for_each_column(each));
-            }
-            Self::Is { of, .. } => of.for_each_column(each),
-        }
-    }
 }

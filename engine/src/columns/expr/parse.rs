@@ -14,7 +14,7 @@ impl Expr {
     ///
     /// # Errors
     /// What is wrong, or not part of filters, with the character where it is.
-    pub(crate) fn parse(text: &str) -> Result<Self, ExprError> {
+    pub fn parse(text: &str) -> Result<Self, ExprError> {
         let source = Source::new(text)?;
         let tokens = source.tokens()?;
         let parsed = source.parse(tokens)?;

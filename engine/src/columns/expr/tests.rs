@@ -265,12 +265,8 @@ fn expressions_that_say_the_same_are_equal() {
 }
 
 #[test]
-fn a_bound_expression_names_its_columns_and_takes_what_it_says() {
+fn a_bound_expression_takes_the_memory_of_what_it_says() {
     let bound = bind("year = 1 OR (score = 2 AND tags IS NULL) IS NULL OR key = 'x'").unwrap();
-    assert_eq!(
-        bound.columns().iter().map(|id| id.0).collect::<Vec<_>>(),
-        [0, 1, 3]
-    );
     let long = bind(&format!("lang IN ('{}')", "x".repeat(5000))).unwrap();
     assert!(long.bytes() > 5000 && bound.bytes() < 1000);
 }

@@ -2,12 +2,6 @@
 //!
 //! Strings are sorted, each there once, and rows have their places. Every column begins on a page of its own, so damage of one is
 //! none of another.
-#![expect(
-    dead_code,
-    unused_imports,
-    reason = "log, tail, segments and queries take it up next"
-)]
-
 mod dictionary;
 mod meta;
 mod reader;
@@ -17,4 +11,4 @@ mod writer;
 
 pub(crate) use meta::ColumnsMeta;
 pub(crate) use reader::ColumnsFile;
-pub(crate) use writer::{ColumnsWriter, write_columns};
+pub(crate) use writer::write_columns;

@@ -40,9 +40,27 @@ impl ColumnsFile {
     /// # Errors
     /// If it can't be read, is damaged, or is no columns file.
     pub(crate) fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
+        let opened = Self::open_any(files, path)?;
+        let segment = opened.about.segment;
+        opened.file.expect_name(FileName::Columns(segment))?;
+        Ok(opened)
+    }
+
+    /// Opens the file of a segment wherever it is, under any name.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if it is of another segment.
+    pub(crate) fn open_as(files: &dyn Storage, path: &Path, segment: SegmentId) -> Result<Self> {
+        let opened = Self::open_any(files, path)?;
+        match opened.about.segment == segment {
+            true => Ok(opened),
+            false => Err(Error::corrupt(path, "meta", 0, "of another segment")),
+        }
+    }
+
+    fn open_any(files: &dyn Storage, path: &Path) -> Result<Self> {
         let file = SegmentFile::open(files, path, Kind::Columns)?;
         let meta: Meta = file.decode(Section::Meta)?;
-        file.expect_name(FileName::Columns(meta.about.segment))?;
         let part = file.sized(Section::Columns, Some(meta.values_len()))?;
         let file = Arc::new(file);
         let column = |entry: Entry| StoredColumn {
@@ -92,17 +110,6 @@ impl ColumnsFile {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
-    }
-
-    /// Its bytes on disk.
-    pub(crate) fn file_len(&self) -> u64 {
-        self.file.container().file_len()
-    }
-
-    /// Bytes on disk of the values of one column.
-    pub(crate) fn column_len(&self, id: ColumnId) -> u64 {
-        let column = self.stored(id);
-        column.map_or(0, |c| c.layout.zones.end as u64 - c.entry.offset)
     }
 
     /// Stands for every byte of the file.

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Writes a columns file, column after column. It holds the codes of one column's strings in memory, and no values.
-pub(crate) struct ColumnsWriter {
+struct ColumnsWriter {
     output: Output,
     meta: Meta,
 }

@@ -1,11 +1,17 @@
 //! Snapshots: the model, segments, tail and deletions at one moment.
 
+mod cursor;
+mod masks;
+
+pub use cursor::RowCursor;
+pub(crate) use masks::{Masks, masks};
+
+use crate::columns::{self, Column, ColumnValue, ColumnValueRef, MaskCache, Schema};
 use crate::error::{Error, Result};
 use crate::ids::{Generation, RowId, Seq};
 use crate::kernel::Kernel;
 use crate::model::Model;
-use crate::row::Serving;
-use crate::row::{Row, Value, ValueRef};
+use crate::row::{Filter, Given, Row, Serving, Value, ValueRef};
 use crate::scan::Scanner;
 use crate::segment::KeyHash;
 use crate::stored::{Precision, StoredRef};
@@ -13,7 +19,7 @@ use crate::view::part::Part;
 use crate::view::segment::SegmentView;
 use crate::view::tail::Tail;
 use crate::words::Vocabulary;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An immutable view of a database. Its files stay readable while it exists, also during seals, compaction and
@@ -26,6 +32,10 @@ pub struct Snapshot {
     pub(crate) model: Arc<Model>,
     pub(crate) segments: Arc<Vec<SegmentView>>,
     pub(crate) tail: Tail,
+    /// The columns, those that the logs introduce among them.
+    pub(crate) schema: Arc<Schema>,
+    /// Which rows of segments pass which filters, as far as it was asked.
+    pub(crate) masks: Arc<MaskCache>,
     pub(crate) scanner: Arc<Scanner>,
 }
 
@@ -46,6 +56,11 @@ impl Snapshot {
     /// Returns the model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Returns the columns, in the order in which they came.
+    pub fn columns(&self) -> &[Column] {
+        self.schema.columns()
     }
 
     /// Returns the number of live rows.
@@ -70,8 +85,8 @@ impl Snapshot {
             None => Value::Vector(self.stored(place)?.given(self.norm(place)?)),
         };
         Ok(Some(Row {
-            key: key.into(),
-            value,
+            columns: self.values(place)?,
+            ..Row::new(key, value)
         }))
     }
 
@@ -151,6 +166,11 @@ impl Snapshot {
         }
     }
 
+    /// Returns the values of columns that are not null, by name.
+    pub(crate) fn values(&self, place: Place) -> Result<BTreeMap<String, ColumnValue>> {
+        self.part(place.part).values(&self.schema, place.row)
+    }
+
     pub(crate) fn seq(&self, place: Place) -> Result<Seq> {
         self.part(place.part).seq(place.row)
     }
@@ -196,15 +216,50 @@ impl Snapshot {
         let Some(place) = self.find(&row.key)? else {
             return Ok(false);
         };
-        let holds = match &row.value {
-            Value::Text(text) => self.text(place)?.as_deref() == Some(text),
-            Value::Vector(vector) => {
+        let given = row.columns.iter();
+        let given = given.map(|(name, value)| (&name[..], value.as_ref()));
+        Ok(!self.has_value(place, row.value.as_given())? || !self.has_columns(place, given)?)
+    }
+
+    /// Returns `true` if the row at a place has this text or vector.
+    fn has_value(&self, place: Place, value: Given<'_>) -> Result<bool> {
+        match value {
+            Given::Text(text) => Ok(self.text(place)?.as_deref() == Some(text)),
+            Given::Vector(vector) => {
                 let (unit, norm) = self.model.check_norm(vector, || "the vector".into())?;
                 let stored = self.model.round(&unit, |_| "the vector".into())?;
-                self.holds(place, vector, stored.as_ref(), norm)?
+                self.holds(place, vector, stored.as_ref(), norm)
             }
-        };
-        Ok(!holds)
+        }
+    }
+
+    /// Returns `true` if the row at a place has these values of columns, and no others.
+    pub(crate) fn has_columns<'v>(
+        &self,
+        place: Place,
+        given: impl IntoIterator<Item = (&'v str, ColumnValueRef<'v>)>,
+    ) -> Result<bool> {
+        let part = self.part(place.part);
+        let mut same = 0;
+        for (name, value) in given {
+            if value == ColumnValueRef::Null {
+                continue;
+            }
+            let Some(column) = self.schema.find(name) else {
+                return Ok(false);
+            };
+            match columns::fit(value.to_value(), column.kind) {
+                Ok(value) if part.value(column, place.row)? == value => same += 1,
+                _ => return Ok(false),
+            }
+        }
+        for column in self.schema.columns() {
+            if same == 0 && part.columns().is_none() {
+                break;
+            }
+            same -= i64::from(part.value(column, place.row)? != ColumnValue::Null);
+        }
+        Ok(same == 0)
     }
 
     /// Returns the length of the vector before normalisation, if known.
@@ -247,10 +302,26 @@ impl Snapshot {
     }
 
     /// Calls `each` with every live row, in `Seq` order.
-    pub fn for_each_row(&self, mut each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
+    pub fn for_each_row(&self, each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
+        self.visit(&Masks::none(), each)
+    }
+
+    /// Calls `each` with every row that passes a filter, in `Seq` order.
+    ///
+    /// # Errors
+    /// As [`count_where`](Self::count_where), and what `each` returns.
+    pub fn for_each_row_where(
+        &self,
+        filter: &Filter,
+        each: impl FnMut(RowView<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.visit(&masks(self, Some(filter))?, each)
+    }
+
+    fn visit(&self, masks: &Masks, mut each: impl FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let mut vector = Vec::with_capacity(self.model.dim());
-        for part in self.parts() {
-            part.for_each_row(None, |row| {
+        for (at, part) in self.parts().enumerate() {
+            masks.for_rows(self, at, 0..part.len() as u32, |row| {
                 part.vector_into(row.row, &mut vector)?;
                 each(RowView {
                     seq: row.seq,
@@ -261,6 +332,9 @@ impl Snapshot {
                         ValueRef::Vector { norm, .. } => norm,
                         ValueRef::Text(_) => None,
                     },
+                    schema: &self.schema,
+                    part,
+                    row: row.row,
                 })
             })?;
         }
@@ -281,9 +355,20 @@ pub struct RowView<'a> {
     pub vector: &'a [f32],
     /// The length that the vector had before it was normalised, where that is known.
     pub norm: Option<f64>,
+    schema: &'a Schema,
+    part: Part<'a>,
+    row: RowId,
 }
 
 impl RowView<'_> {
+    /// Returns the values of columns that are not null, by name.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if one is damaged.
+    pub fn columns(&self) -> Result<BTreeMap<String, ColumnValue>> {
+        self.part.values(self.schema, self.row)
+    }
+
     /// Returns the vector as the user gave it, up to rounding.
     pub fn given(&self) -> Vec<f32> {
         StoredRef::F32(self.vector).given(self.norm)
@@ -309,88 +394,5 @@ impl Snapshot {
             index.count_all(part.live().words(), &mut vocabulary)?;
         }
         Ok(Some(vocabulary))
-    }
-}
-
-impl Snapshot {
-    /// Returns a cursor over all live rows, in `Seq` order, which keeps this snapshot.
-    pub fn cursor(self: &Arc<Self>) -> RowCursor {
-        RowCursor {
-            snapshot: Arc::clone(self),
-            part: 0,
-            row: 0,
-            read: VecDeque::new(),
-        }
-    }
-}
-
-/// A cursor over the rows of a snapshot, which it keeps: an iterator that may be stored, sent to another thread, and read
-/// while others insert.
-///
-/// ```
-/// use mopqdb::{CreateOptions, Database, Metric, Options, Row};
-/// # let dir = tempfile::tempdir()?;
-/// # let path = dir.path().join("colours.db");
-/// let db = Database::create(&path, &CreateOptions::vectors(1, Metric::Ip), Options::default())?;
-/// db.insert(&[Row::vector("red", [1.0]), Row::vector("blue", [2.0])])?;
-/// let mut keys = Vec::new();
-/// for row in db.rows() {
-///     keys.push(row?.key);
-/// }
-/// assert_eq!(keys, ["red", "blue"]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone)]
-pub struct RowCursor {
-    snapshot: Arc<Snapshot>,
-    /// Where the rows that were not read yet begin.
-    part: usize,
-    row: u32,
-    /// Rows that were read, so that a block of texts is unpacked once for all of its rows.
-    read: VecDeque<Row>,
-}
-
-impl Iterator for RowCursor {
-    type Item = Result<Row>;
-
-    fn next(&mut self) -> Option<Result<Row>> {
-        while self.read.is_empty() {
-            match self.read_on() {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(e) => {
-                    // What is damaged is told once, and ends the cursor.
-                    self.part = usize::MAX;
-                    return Some(Err(e));
-                }
-            }
-        }
-        self.read.pop_front().map(Ok)
-    }
-}
-
-impl RowCursor {
-    /// Reads some more rows. Returns `false` at the end.
-    fn read_on(&mut self) -> Result<bool> {
-        const ROWS: u32 = 512;
-        if self.part >= self.snapshot.segments.len() + self.snapshot.tail.len() {
-            return Ok(false);
-        }
-        let part = self.snapshot.part(self.part);
-        let rows = part.live().row_count();
-        let end = self.row.saturating_add(ROWS).min(rows);
-        let read = &mut self.read;
-        part.for_rows(self.row..end, |row| {
-            read.push_back(Row {
-                key: row.key.into(),
-                value: row.value.given(),
-            });
-            Ok(())
-        })?;
-        (self.part, self.row) = match end == rows {
-            true => (self.part + 1, 0),
-            false => (self.part, end),
-        };
-        Ok(true)
     }
 }
