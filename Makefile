@@ -94,7 +94,7 @@ table: setup ## measure every system of the paper on real pairs, with intervals 
 .PHONY: torture fuzz asan emulated
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS = segment record log deletions bundle vectors lines kernels filter columns operations
+FUZZ_TARGETS = segment record log deletions bundle vectors lines kernels filter columns words operations
 
 # Every test prints a line with the number of faults that it tried; the summary consists of these lines.
 torture: ## run the long fault tests: 1,000 kills, every power cut, every failed call, every bit; then fuzz

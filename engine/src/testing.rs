@@ -44,7 +44,9 @@ use crate::ids::{LogId, RowId, SegmentId};
 use crate::segment::RowsHash;
 use crate::segment::columns::{ColumnsFile, ColumnsMeta, write_columns};
 use crate::version::VersionRecord;
-use crate::words::{self, Indexed, Scorer, SegmentWords, Settings, Terms, Tokenizer};
+use crate::words::{
+    self, Indexed, RunWords, Scorer, SegmentWords, Settings, Terms, Tokenizer, WordsWriter,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,6 +57,53 @@ pub fn words(path: &Path, query: &str) -> Result<usize> {
     let scorer = Scorer::new(&words.count(&terms, None)?);
     let found = words::best([(&words as &dyn Indexed, None)], &terms, &scorer, 10)?;
     Ok(found.len())
+}
+
+/// Indexes texts in memory and in a file, and searches both.
+///
+/// # Panics
+/// If they do not give the same rows and the same bits of every score.
+pub fn words_agree(dir: &Path, settings: Settings, texts: &[&str], query: &str) -> Result<usize> {
+    let path = dir.join("words");
+    let rows = u32::try_from(texts.len()).expect("few texts");
+    let files = Arc::new(Disk::default());
+    let mut writer = WordsWriter::create(files, &path, settings, SegmentId(1), RowsHash(0), rows);
+    for text in texts {
+        writer.push(Some(text))?;
+    }
+    writer.finish()?;
+    let sealed = SegmentWords::open(&Disk { no_mmap: true }, &path)?;
+    let tokenizer = Tokenizer::new(settings);
+    let run = RunWords::of(&tokenizer, texts.iter().copied());
+    let terms = Terms::of(&tokenizer, query);
+    // Every third row is dead.
+    let live: Vec<u64> = (0..texts.len().div_ceil(64))
+        .map(|word| {
+            (0..64)
+                .filter(|bit| (word * 64 + bit) % 3 > 0)
+                .fold(0, |all, bit| all | 1 << bit)
+        })
+        .collect();
+    let ask = |words: &dyn Indexed| -> Result<_> {
+        let counts = words.count(&terms, Some(&live))?;
+        let scorer = Scorer::new(&counts);
+        let found = words::best([(words, Some(&live[..]))], &terms, &scorer, 10)?;
+        let all: Vec<u32> = (0..rows).collect();
+        let mut scores = vec![0.0; texts.len()];
+        words.score(&terms, &scorer, &all, &mut scores)?;
+        for one in &found {
+            assert_eq!(
+                one.score.to_bits(),
+                scores[one.row as usize].to_bits(),
+                "{one:?}"
+            );
+        }
+        let bits: Vec<u32> = scores.iter().map(|score: &f32| score.to_bits()).collect();
+        Ok((counts, found, bits))
+    };
+    let (from_file, from_memory) = (ask(&sealed)?, ask(&run)?);
+    assert_eq!(from_file, from_memory, "{query:?} in {texts:?}");
+    Ok(from_file.1.len())
 }
 
 /// Parses a version record, as both witnesses hold it. Returns `true` if the bytes are a valid

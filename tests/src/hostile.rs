@@ -3,9 +3,11 @@
 
 mod kernels;
 mod lines;
+mod words;
 
 pub use kernels::kernels;
 pub use lines::lines;
+pub use words::words;
 
 use crate::header_sum;
 use mopqdb::testing::disk::Disk;
@@ -22,7 +24,7 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Each has a program in `fuzz/` and a folder in `fuzz/corpus/`.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("segment", segment),
     ("record", record),
     ("log", log),
@@ -33,6 +35,7 @@ pub const TARGETS: [Target; 11] = [
     ("kernels", kernels),
     ("filter", filter),
     ("columns", columns),
+    ("words", words),
     ("operations", operations),
 ];
 

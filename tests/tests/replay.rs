@@ -33,8 +33,12 @@ fn every_target_survives_its_corpus_and_mutations_of_it() {
     for (name, target) in TARGETS {
         let seeds = seeds(name);
         assert!(!seeds.is_empty(), "{name} has no corpus");
-        // A run on a database is slow; runs on bytes are fast.
-        let mutations = if name == "operations" { 4 } else { 200 };
+        // A run on a database or an index is slow; runs on bytes are fast.
+        let mutations = match name {
+            "operations" => 4,
+            "words" => 20,
+            _ => 200,
+        };
         for (path, bytes) in &seeds {
             println!("{}", path.display());
             target(bytes);
