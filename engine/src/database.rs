@@ -61,7 +61,7 @@ impl Database {
         Self::create_on(files, dir.as_ref(), new, options)
     }
 
-    /// Like the method above, on another [`Files`]; for tests.
+    /// Like [`create`](Self::create), on another [`Files`]; for tests.
     #[doc(hidden)]
     pub fn create_on(
         files: Arc<dyn Files>,
@@ -109,7 +109,7 @@ impl Database {
         Self::open_on(files, dir.as_ref(), options)
     }
 
-    /// Like the method above, on another [`Files`]; for tests.
+    /// Like [`open`](Self::open), on another [`Files`]; for tests.
     #[doc(hidden)]
     pub fn open_on(files: Arc<dyn Files>, dir: &Path, options: Options) -> Result<Self> {
         Self::start(Store::open(files, dir, options)?)
@@ -279,8 +279,8 @@ impl Database {
         rebuild::rebuild_store(&self.store, options)
     }
 
-    /// Stores how many candidates queries under the active model take where their options do not say it. What
-    /// [`tune`](crate::eval::tune) chose, usually. Kept with the database, for this model alone.
+    /// Stores how many candidates queries under the active model take if their options do not set a number, usually as
+    /// chosen by [`tune`](crate::eval::tune). The setting is kept with the database, for this model only.
     pub fn serve(&self, serving: Serving) -> Result<()> {
         self.store.serve(serving)
     }

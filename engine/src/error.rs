@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file whose lock a rebuild holds while it prepares; the message of [`Error::Locked`] tells the two locks apart.
+/// The file whose lock a rebuild holds while it prepares; the message of [`Error::Locked`] distinguishes the two locks.
 pub(crate) const PREPARE_LOCK: &str = "prepare.lock";
 
-/// What every fallible function of the engine returns.
+/// The result of every fallible function of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the engine. Variants are grouped by what a caller can do.
@@ -21,7 +21,7 @@ pub enum Error {
         doing: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -34,7 +34,7 @@ pub enum Error {
     Incompatible {
         /// The file concerned.
         path: PathBuf,
-        /// Which version or kind was found, and which are served.
+        /// The version or kind that was found, and the supported ones.
         what: String,
     },
 
@@ -49,7 +49,7 @@ pub enum Error {
     /// The directory does not contain a database.
     #[error("{}: not found", path.display())]
     NotFound {
-        /// Where it was looked for.
+        /// The path that was searched.
         path: PathBuf,
     },
 
@@ -58,7 +58,7 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// Who holds it: program and process id, as it wrote them.
+        /// The holder: program and process id, as it wrote them.
         holder: String,
     },
 
@@ -74,11 +74,11 @@ pub enum Error {
     /// The database has no such model.
     #[error("this database has no model {wanted}")]
     NoModel {
-        /// What was asked for.
+        /// The requested model.
         wanted: String,
     },
 
-    /// The caller stopped the work. What was done is kept or undone, as the text says; nothing is half done.
+    /// The caller stopped the work. What was done is kept or undone, as the text says; nothing is partially done.
     #[error("stopped: {0}")]
     Cancelled(&'static str),
 
@@ -87,7 +87,7 @@ pub enum Error {
     OutcomeUnknown(String),
 }
 
-/// What is wrong with a model, with the error of the library that found it as its source, where there is one.
+/// What is wrong with a model. Its source is the error of the library that found it, if there is one.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct Problem {
@@ -105,12 +105,12 @@ fn locked(lock: &Path) -> String {
     format!("{dir} is locked for {purpose}")
 }
 
-/// Where bytes were found that are not what was written.
+/// The place of bytes that differ from those that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
     /// The damaged file.
     pub file: PathBuf,
-    /// The part of it, by the name that FORMAT.md gives it.
+    /// The damaged part of it, by its name in FORMAT.md.
     pub section: String,
     /// Offset in the file of the first byte of the part that failed its check.
     pub offset: u64,

@@ -152,7 +152,7 @@ impl Reader {
         Self::open_on(storage, dir.as_ref(), options)
     }
 
-    /// The same on another [`Storage`]: for tests.
+    /// Like [`open`](Self::open), on another [`Storage`]; for tests.
     #[doc(hidden)]
     pub fn open_on(
         storage: Arc<dyn Storage>,

@@ -321,7 +321,7 @@ impl Inserted {
     }
 }
 
-/// A query.
+/// A query: a text or a vector.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Query<'a> {

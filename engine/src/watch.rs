@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Units done.
+    /// The number of units done.
     pub done: u64,
-    /// Units in total.
+    /// The number of units in total.
     pub total: u64,
 }
 

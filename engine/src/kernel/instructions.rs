@@ -38,8 +38,8 @@ pub(super) enum Instructions {
 const NAMES: [&str; 4] = ["scalar", "portable", "avx2", "avx512"];
 
 impl Kernel {
-    /// The fastest kernel of this CPU, or the one that the environment variable `MOPQDB_KERNEL` names. An
-    /// error if it names none, or one that this CPU can't run. Decided once per process.
+    /// Returns the fastest kernel of this CPU, or the one that the environment variable `MOPQDB_KERNEL` names. Returns
+    /// an error if it names no kernel, or one that this CPU can't run. Decided once per process.
     pub fn detect() -> Result<Self> {
         static DETECTED: OnceLock<Result<Kernel, String>> = OnceLock::new();
         DETECTED
@@ -277,8 +277,8 @@ impl Kernel {
         by_level!(self, float::accumulate, float::accumulate, (x: &[f32], inputs: usize, codes: &[u8], sums: &mut [f64]))
     }
 
-    /// The score of each row for each query: (queries, rows). It has the bits of the score of the widened row, wherever rows are, and
-    /// whichever else are scored; but see [`Rows::I8`].
+    /// Computes the score of each row for each query: (queries, rows). The bits are those of the score of the widened
+    /// row, wherever rows are and whatever else is scored; but see [`Rows::I8`].
     ///
     /// # Panics
     /// If a row has other than the queries' dimensions, or `out` is not as long as there are pairs.

@@ -9,9 +9,9 @@ use super::selection::Selection;
 use crate::error::Result;
 
 impl Quantizer {
-    /// The same quantizer with its codewords numbered so that scans are faster. Codes made before don't fit it:
-    /// arrange a new quantizer before anything is quantized with it. [`train_pq`](super::train_pq) and
-    /// [`train_opq`](super::train_opq) have done so.
+    /// Returns the same quantizer with its codewords numbered so that scans are faster. Existing codes don't fit it:
+    /// arrange a new quantizer before anything is quantized with it. The quantizers of [`train_pq`](super::train_pq)
+    /// and [`train_opq`](super::train_opq) are arranged.
     pub fn arranged(&self) -> Result<Self> {
         let codebook = self.codebook();
         let (codewords, sub_dim) = (codebook.shape().codewords(), codebook.sub_dim());

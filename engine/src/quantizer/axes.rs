@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::kernel::Columns;
 use crate::metric::Metric;
 
-/// As [`train_opq`], on the first `axes` principal axes of the rows, to which the quantizer projects first. The axes need
-/// not divide into the rows' dimensions, but the subspaces must divide the axes. With as many axes as dimensions
-/// this is [`train_opq`].
+/// Trains like [`train_opq`], on the first `axes` principal axes of the rows, to which the quantizer projects first.
+/// The number of axes need not divide the rows' dimensions, but the subspaces must divide it. With as many axes as
+/// dimensions this equals [`train_opq`].
 ///
 /// For l2 these are the axes about the mean, for the other metrics about zero, because inner products depend on it.
 pub fn train_opq_on_axes(

@@ -16,8 +16,8 @@ use crate::metric::Metric;
 /// Steps of k-means before the rotation first moves, and after it has come to rest.
 const SETTLING_STEPS: usize = 10;
 
-/// As [`train_pq`](super::train_pq), with a rotation before the cut into subspaces. The rotation starts from
-/// the principal axes, shared out so that the subspaces have equal products of variances.
+/// Trains like [`train_pq`](super::train_pq), with a rotation before the split into subspaces. The rotation starts from
+/// the principal axes, distributed so that the subspaces have equal products of variances.
 pub fn train_opq(
     vectors: &[f32],
     dim: usize,

@@ -222,8 +222,8 @@ impl Quantizer {
         self.query_mode
     }
 
-    /// Head, activation and rotation, for each of n rows: (n, input_dim) to (n, dim). The error names the row
-    /// that is not finite, or that becomes so.
+    /// Applies head, activation and rotation to each of n rows: (n, input_dim) to (n, dim). The error names a row that
+    /// is not finite, or whose projection is not.
     ///
     /// # Panics
     /// If `vectors` is not a whole number of rows, or `out` does not hold as many rows.
@@ -301,7 +301,7 @@ impl Quantizer {
         Ok(())
     }
 
-    /// The codewords that codes stand for: (n, subspaces) to (n, dim), after projection.
+    /// Decodes codes into their codewords: (n, subspaces) to (n, dim), after projection.
     ///
     /// # Panics
     /// If `codes` is not a whole number of rows, `out` does not hold as many rows, or a code has no codeword.

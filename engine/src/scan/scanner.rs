@@ -68,9 +68,9 @@ impl Scanner {
         self.pool.threads()
     }
 
-    /// For each table, the rows that can be among its k best of all sources, best first. There are up to k
-    /// *a source*: a row that ties with the k-th best is kept, since only the caller knows how sources rank.
-    /// Within a source ties go to the lower row. Several tables share one pass over the codes.
+    /// Returns, for each table, the rows that can be among its k best of all sources, best first. There are up to k
+    /// *per source*: a row that ties with the k-th best is kept, since only the caller knows how sources rank. Within a
+    /// source ties go to the lower row. Several tables share one pass over the codes.
     pub fn scan(
         &self,
         sources: &[&dyn BlockSource],

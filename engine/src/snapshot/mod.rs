@@ -90,7 +90,7 @@ impl Snapshot {
         }))
     }
 
-    /// Returns the same snapshot, searched by the plain kernel on one thread: slow, and with the same answers.
+    /// Returns the same snapshot, searched by the plain kernel on one thread, which is slow and gives the same answers.
     pub fn on_plain_kernel(&self) -> Result<Self> {
         Ok(self.scanned_by(Scanner::with_kernel(Kernel::named("scalar")?, 1)))
     }
