@@ -60,11 +60,12 @@ impl Found {
                 "before": self.codes_before.as_deref().map(mean),
                 "after": self.codes.as_deref().map(mean),
             },
+            // Without right answers, an active model whose scorer improves on exact search would seem to lose.
             "whole": {
-                "before": mean(&self.whole_before),
+                "before": labelled.then(|| mean(&self.whole_before)),
                 "after": mean(&self.whole),
-                "to_before": compared(&self.whole, &self.whole_before),
-                "to_exact": compared(&self.whole, &self.exact),
+                "to_before": labelled.then(|| compared(&self.whole, &self.whole_before)),
+                "to_exact": labelled.then(|| compared(&self.whole, &self.exact)),
             },
             "exact": mean(&self.exact),
         })
@@ -240,6 +241,12 @@ mod tests {
         assert_eq!(json["codes"]["after"], 0.5);
         assert_eq!(json["codes"]["before"], Json::Null);
         assert_eq!(json["whole"]["to_before"]["ratio"], 2.0);
+        let unlabelled = &found.json(false, 8)["whole"];
+        assert_eq!(unlabelled["after"], 1.0);
+        assert_eq!(
+            (&unlabelled["before"], &unlabelled["to_exact"]),
+            (&Json::Null, &Json::Null)
+        );
         assert_eq!(Found::default().json(true, 8), Json::Null);
     }
 
