@@ -1,6 +1,7 @@
 //! The engine's errors as the exceptions of `mopqdb.Error`'s tree, which `python/mopqdb/_errors.py` defines.
 
 use mopqdb::Error;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::error::Error as _;
 
@@ -83,5 +84,14 @@ fn describe(exception: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
         }
         Error::Locked { holder, .. } => exception.setattr("holder", holder),
         _ => Ok(()),
+    }
+}
+
+/// Returns the exception of a part, with its place before the message.
+pub(crate) fn within(py: Python<'_>, place: &str, why: &PyErr) -> PyErr {
+    let message = format!("{place}: {}", why.value(py));
+    match why.is_instance_of::<PyTypeError>(py) {
+        true => wrong_type(py, message),
+        false => invalid(py, message),
     }
 }

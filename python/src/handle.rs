@@ -1,6 +1,7 @@
 //! A handle to a database, or to a snapshot of one: a contents page of what can be called.
 
 use crate::call::{detached, in_callback, watched};
+use crate::columns;
 use crate::errors;
 use crate::evaluate::{self, Measured};
 use crate::input::{self, Count, Text};
@@ -8,9 +9,12 @@ use crate::query::{self, Options};
 use crate::row::Row;
 use crate::scan::Scan;
 use crate::write;
-use mopqdb::{BackupOptions, Database, Error, Reader, RebuildOptions, Snapshot, VerifyOptions};
+use mopqdb::{
+    BackupOptions, ColumnValue, Database, Error, Filter, Reader, RebuildOptions, Snapshot,
+    VerifyOptions,
+};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use serde::Serialize;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -196,8 +200,19 @@ impl Handle {
         })
     }
 
-    fn scan(&self, py: Python<'_>, rows: Count, vectors: bool) -> PyResult<Scan> {
-        Scan::new(py, self.snapshot_of(py)?, rows.0, vectors)
+    fn scan(
+        &self,
+        py: Python<'_>,
+        rows: Count,
+        vectors: bool,
+        condition: Option<Text>,
+    ) -> PyResult<Scan> {
+        let (snapshot, filter) = (
+            self.snapshot_of(py)?,
+            query::filter(py, None, None, condition.as_ref())?,
+        );
+        let keys = filter.map(|filter| query::keys(py, &snapshot, Some(&filter)));
+        Scan::new(py, snapshot, rows.0, vectors, keys.transpose()?)
     }
 
     fn query<'py>(
@@ -227,13 +242,14 @@ impl Handle {
         query::arrays(py, &*self.snapshot_of(py)?, asked, options)
     }
 
-    fn insert_texts(
+    fn insert(
         &self,
         py: Python<'_>,
         keys: &Bound<'_, PyAny>,
-        texts: &Bound<'_, PyAny>,
-    ) -> PyResult<(u64, u64, u64)> {
-        write::texts(py, &*self.open(py)?, keys, texts)
+        values: &Bound<'_, PyAny>,
+        fields: Vec<Bound<'_, PyDict>>,
+    ) -> PyResult<write::Counts> {
+        write::rows(py, &*self.open(py)?, keys, values, &fields)
     }
 
     fn insert_vectors(
@@ -255,6 +271,54 @@ impl Handle {
         watched(py, None, |watch| {
             open.writer()?.delete_prefix(&prefix.0, watch)
         })
+    }
+
+    fn delete_where(&self, py: Python<'_>, condition: Text) -> PyResult<u64> {
+        let open = self.open(py)?;
+        watched(py, None, |watch| {
+            open.writer()?
+                .delete_where(&Filter::sql(&condition.0)?, watch)
+        })
+    }
+
+    fn update_where(
+        &self,
+        py: Python<'_>,
+        condition: Text,
+        values: &Bound<'_, PyDict>,
+    ) -> PyResult<u64> {
+        let (open, values) = (self.open(py)?, columns::fields(values)?);
+        watched(py, None, |watch| {
+            let values: Vec<(&str, ColumnValue)> = (values.iter())
+                .map(|(name, value)| (name.as_str(), value.clone()))
+                .collect();
+            open.writer()?
+                .update_where(&Filter::sql(&condition.0)?, &values, watch)
+        })
+    }
+
+    /// Returns the names of columns and of their types, in the order in which they came.
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, &'static str)>> {
+        let snapshot = self.snapshot_of(py)?;
+        let columns = snapshot.columns().iter();
+        Ok(columns
+            .map(|column| (column.name.clone(), column.kind.name()))
+            .collect())
+    }
+
+    fn count(&self, py: Python<'_>, condition: Text) -> PyResult<u64> {
+        let snapshot = self.snapshot_of(py)?;
+        detached(py, || snapshot.count_where(&Filter::sql(&condition.0)?))
+    }
+
+    fn keys(
+        &self,
+        py: Python<'_>,
+        prefix: Option<Text>,
+        condition: Option<Text>,
+    ) -> PyResult<Vec<String>> {
+        let filter = query::filter(py, None, prefix.as_ref(), condition.as_ref())?;
+        query::keys(py, &*self.snapshot_of(py)?, filter.as_ref())
     }
 
     fn seal(&self, py: Python<'_>) -> PyResult<bool> {

@@ -1,7 +1,8 @@
 //! A found row.
 
+use crate::columns::{self, Fields};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 /// A row that a query found.
 #[pyclass(frozen, eq, module = "mopqdb")]
@@ -28,6 +29,7 @@ pub(crate) struct Hit {
     /// The place of the row in the order in which rows were accepted; decides between equal scores.
     #[pyo3(get)]
     seq: u64,
+    fields: Fields,
 }
 
 impl From<mopqdb::Hit> for Hit {
@@ -40,11 +42,12 @@ impl From<mopqdb::Hit> for Hit {
             found_by: hit.found_by.map(|by| by.name().into()),
             text: hit.text,
             seq: hit.seq.0,
+            fields: hit.columns,
         }
     }
 }
 
-type Fields<'a> = (
+type Parts<'a, 'py> = (
     &'a str,
     f32,
     Option<f32>,
@@ -52,12 +55,17 @@ type Fields<'a> = (
     Option<&'a str>,
     Option<&'a str>,
     u64,
+    Bound<'py, PyDict>,
 );
 
 #[pymethods]
 impl Hit {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a field of the hit, given by name"
+    )]
     #[new]
-    #[pyo3(signature = (key, score, similarity=None, words=None, found_by=None, text=None, seq=0))]
+    #[pyo3(signature = (key, score, similarity=None, words=None, found_by=None, text=None, seq=0, columns=None))]
     fn new(
         key: String,
         score: f32,
@@ -66,8 +74,9 @@ impl Hit {
         found_by: Option<String>,
         text: Option<String>,
         seq: u64,
-    ) -> Self {
-        Self {
+        columns: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        Ok(Self {
             key,
             score,
             similarity,
@@ -75,7 +84,22 @@ impl Hit {
             found_by,
             text,
             seq,
-        }
+            fields: columns
+                .map(columns::fields)
+                .transpose()?
+                .unwrap_or_default(),
+        })
+    }
+
+    /// The values of columns, by name.
+    #[getter]
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        columns::dict(py, &self.fields)
+    }
+
+    /// Returns the value of a column.
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        columns::item(py, &self.fields, name)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -99,7 +123,7 @@ impl Hit {
         slf: &Bound<'py, Self>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let hit = slf.get();
-        let fields: Fields<'_> = (
+        let fields: Parts<'_, 'py> = (
             &hit.key,
             hit.score,
             hit.similarity,
@@ -107,6 +131,7 @@ impl Hit {
             hit.found_by.as_deref(),
             hit.text.as_deref(),
             hit.seq,
+            hit.columns(slf.py())?,
         );
         Ok((slf.get_type().into_any(), fields.into_pyobject(slf.py())?))
     }

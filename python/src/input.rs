@@ -112,13 +112,7 @@ pub(crate) fn texts(given: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<Text>>
     let mut texts = Vec::with_capacity(given.len().unwrap_or(0));
     for (at, text) in iterator.enumerate() {
         let text: PyResult<Text> = text?.extract();
-        texts.push(text.map_err(|why| {
-            let message = format!("{what} {at}: {}", why.value(py));
-            match why.is_instance_of::<pyo3::exceptions::PyTypeError>(py) {
-                true => errors::wrong_type(py, message),
-                false => errors::invalid(py, message),
-            }
-        })?);
+        texts.push(text.map_err(|why| errors::within(py, &format!("{what} {at}"), &why))?);
     }
     Ok(texts)
 }

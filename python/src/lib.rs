@@ -6,6 +6,7 @@
 //! No thread may wait for the engine while it holds the GIL: encoders and the log call back into Python, from any thread.
 
 mod call;
+mod columns;
 mod encoder;
 mod errors;
 mod evaluate;
@@ -18,6 +19,7 @@ mod query;
 mod row;
 mod scan;
 mod setup;
+mod table;
 mod testing;
 mod write;
 
@@ -37,6 +39,8 @@ mod _native {
     use super::scan::{Batch, Scan};
     #[pymodule_export]
     use super::setup::{data_dir, default_bundle, look_in, make_default_bundle};
+    #[pymodule_export]
+    use super::table::Table;
     #[pymodule_export]
     use super::testing::{_panic, _time_queries};
     use super::{log, setup};

@@ -10,7 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 /// The options of a query, as a tuple, which is made faster than keywords are passed.
-pub(crate) struct Options(QueryOptions);
+pub(crate) struct Options {
+    options: QueryOptions,
+    columns: Option<Vec<Text>>,
+}
 
 type Given<'py> = (
     Count,
@@ -22,6 +25,8 @@ type Given<'py> = (
     Option<Text>,
     Option<Bound<'py, PyAny>>,
     Option<Text>,
+    Option<Text>,
+    Option<Bound<'py, PyAny>>,
 );
 
 impl<'py> FromPyObject<'_, 'py> for Options {
@@ -29,9 +34,9 @@ impl<'py> FromPyObject<'_, 'py> for Options {
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let py = given.py();
-        let (k, search, candidates, offset, min_score, min_similarity, fusion, keys, prefix): Given<
-            'py,
-        > = given.extract()?;
+        let given: Given<'py> = given.extract()?;
+        let (k, search, candidates, offset, min_score, min_similarity, fusion, ..) = given;
+        let (.., keys, prefix, condition, columns) = given;
         let mut options = QueryOptions::top(k.0);
         if let Some(name) = search {
             options.search = setting(py, "way to search", &name.0, &Search::ALL, Search::name)?;
@@ -47,22 +52,43 @@ impl<'py> FromPyObject<'_, 'py> for Options {
                 _ => "weighted",
             })?;
         }
-        options.filter = match (keys, prefix) {
-            (None, None) => None,
-            (Some(keys), None) => {
-                let keys = texts(&keys, "key")?;
-                Some(Filter::Keys(
-                    keys.iter().map(|key| key.0.to_string()).collect(),
-                ))
-            }
-            (None, Some(prefix)) => Some(Filter::Prefix(prefix.0.to_string())),
-            (Some(_), Some(_)) => {
-                let message = "keys and prefix are two restrictions; give one of them";
-                return Err(errors::invalid(py, message));
-            }
-        };
-        Ok(Self(options))
+        options.filter = filter(py, keys.as_ref(), prefix.as_ref(), condition.as_ref())?;
+        Ok(Self {
+            options,
+            columns: columns.map(|names| texts(&names, "column")).transpose()?,
+        })
     }
+}
+
+impl Options {
+    /// Returns the options for a database: hits come with all columns where none are named.
+    fn on(self, snapshot: &Snapshot) -> QueryOptions {
+        let names: Vec<String> = match self.columns {
+            Some(names) => names.iter().map(|name| name.0.to_string()).collect(),
+            None => snapshot
+                .columns()
+                .iter()
+                .map(|column| column.name.clone())
+                .collect(),
+        };
+        self.options.columns(names)
+    }
+}
+
+/// Returns a filter of all restrictions that are given.
+pub(crate) fn filter(
+    py: Python<'_>,
+    keys: Option<&Bound<'_, PyAny>>,
+    prefix: Option<&Text>,
+    condition: Option<&Text>,
+) -> PyResult<Option<Filter>> {
+    let keys = keys.map(|keys| texts(keys, "key")).transpose()?;
+    let keys = keys.map(|keys| Filter::Keys(keys.iter().map(|key| key.0.to_string()).collect()));
+    let prefix = prefix.map(|prefix| Filter::Prefix(prefix.0.to_string()));
+    let condition = condition.map(|text| Filter::sql(&text.0)).transpose();
+    let condition = condition.map_err(|why| errors::exception(py, &why))?;
+    let given = [keys, prefix, condition].into_iter().flatten();
+    Ok(given.reduce(Filter::and))
 }
 
 /// Hits as a list.
@@ -77,10 +103,10 @@ pub(crate) fn one<'py>(
     options: Options,
 ) -> PyResult<Bound<'py, PyList>> {
     let py = asked.py();
-    let asked = Asked::of(asked)?;
+    let (asked, options) = (Asked::of(asked)?, options.on(snapshot));
     listed(
         py,
-        detached(py, || snapshot.query_with(asked.query(), &options.0))?,
+        detached(py, || snapshot.query_with(asked.query(), &options))?,
     )
 }
 
@@ -92,9 +118,10 @@ pub(crate) fn batch<'py>(
     options: Options,
 ) -> PyResult<Vec<Bound<'py, PyList>>> {
     let asked: Vec<Asked> = asked.iter().map(Asked::of).collect::<PyResult<_>>()?;
+    let options = options.on(snapshot);
     let answers = detached(py, || {
         let queries: Vec<Query<'_>> = asked.iter().map(Asked::query).collect();
-        snapshot.query_batch(&queries, &options.0)
+        snapshot.query_batch(&queries, &options)
     })?;
     answers.into_iter().map(|hits| listed(py, hits)).collect()
 }
@@ -106,12 +133,14 @@ pub(crate) fn arrays<'py>(
     asked: &Bound<'py, PyAny>,
     options: Options,
 ) -> PyResult<Bound<'py, PyTuple>> {
+    // Arrays have no place for columns.
     let (values, dim) = vectors(asked)?;
+    let options = options.options;
     let answers = detached(py, || {
         let queries: Vec<Query<'_>> = values.chunks_exact(dim.max(1)).map(Query::Vector).collect();
-        snapshot.query_batch(&queries, &options.0)
+        snapshot.query_batch(&queries, &options)
     })?;
-    let k = options.0.k;
+    let k = options.k;
     let mut scores = vec![f32::NAN; answers.len() * k];
     let mut keys: Vec<Py<PyAny>> = Vec::with_capacity(answers.len() * k);
     for (hits, scores) in answers.iter().zip(scores.chunks_exact_mut(k)) {
@@ -125,4 +154,24 @@ pub(crate) fn arrays<'py>(
     let scores: Bound<'py, PyArray2<f32>> = scores.into_pyarray(py).reshape(shape)?;
     let keys: Bound<'py, PyArray2<Py<PyAny>>> = keys.into_pyarray(py).reshape(shape)?;
     (scores, keys).into_pyobject(py)
+}
+
+/// Returns the keys of the rows that pass a filter, in the order in which they were accepted.
+pub(crate) fn keys(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    filter: Option<&Filter>,
+) -> PyResult<Vec<String>> {
+    detached(py, || {
+        let mut keys = Vec::new();
+        let mut each = |key: &str| {
+            keys.push(key.to_owned());
+            Ok(())
+        };
+        match filter {
+            Some(filter) => snapshot.for_each_key_where(filter, &mut each)?,
+            None => snapshot.for_each_key("", &mut each)?,
+        }
+        Ok(keys)
+    })
 }

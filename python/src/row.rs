@@ -1,9 +1,10 @@
 //! A stored row.
 
+use crate::columns::{self, Fields};
 use mopqdb::Value;
 use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 
 /// A row of a database: its key with its text or vector.
 #[pyclass(frozen, eq, module = "mopqdb")]
@@ -16,6 +17,7 @@ pub(crate) struct Row {
     #[pyo3(get)]
     text: Option<String>,
     values: Option<Vec<f32>>,
+    fields: Fields,
 }
 
 impl From<mopqdb::Row> for Row {
@@ -28,6 +30,7 @@ impl From<mopqdb::Row> for Row {
             key: row.key,
             text,
             values,
+            fields: row.columns,
         }
     }
 }
@@ -35,13 +38,33 @@ impl From<mopqdb::Row> for Row {
 #[pymethods]
 impl Row {
     #[new]
-    #[pyo3(signature = (key, text=None, vector=None))]
-    fn new(key: String, text: Option<String>, vector: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (key, text=None, vector=None, columns=None))]
+    fn new(
+        key: String,
+        text: Option<String>,
+        vector: Option<&Bound<'_, PyAny>>,
+        columns: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
         Ok(Self {
             key,
             text,
             values: vector.map(crate::input::vector).transpose()?,
+            fields: columns
+                .map(columns::fields)
+                .transpose()?
+                .unwrap_or_default(),
         })
+    }
+
+    /// The values of columns, by name; a column that is not there is null.
+    #[getter]
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        columns::dict(py, &self.fields)
+    }
+
+    /// Returns the value of a column.
+    fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        columns::item(py, &self.fields, name)
     }
 
     /// The vector as it was given, up to rounding, in a database of vectors.
@@ -69,7 +92,13 @@ impl Row {
         slf: &Bound<'py, Self>,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let row = slf.get();
-        let fields = (&row.key, row.text.as_deref(), row.vector(slf.py()));
+        let py = slf.py();
+        let fields = (
+            &row.key,
+            row.text.as_deref(),
+            row.vector(py),
+            row.columns(py)?,
+        );
         Ok((slf.get_type().into_any(), fields.into_pyobject(slf.py())?))
     }
 }

@@ -1,15 +1,18 @@
 //! All rows as record batches, by the Arrow C data interface.
 
 use crate::call::detached;
+use crate::columns::Fields;
 use crate::errors;
-use arrow_array::builder::{LargeStringBuilder, StringBuilder};
+use arrow_array::builder::{LargeStringBuilder, ListBuilder, StringBuilder};
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, to_ffi};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, RecordBatchReader, StructArray,
+    Array, ArrayRef, BooleanArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array,
+    RecordBatch, RecordBatchIterator, RecordBatchReader, StringArray, StructArray,
+    TimestampMicrosecondArray,
 };
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use mopqdb::{Error, RowCursor, RowsKind, Snapshot, Value};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use mopqdb::{Column, ColumnType, ColumnValue, Error, Row, RowCursor, RowsKind, Snapshot, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +27,34 @@ pub(crate) struct Scan {
     batches: Mutex<Batches>,
 }
 
-/// Makes batches of a cursor.
+/// Makes batches of rows.
+#[derive(Clone)]
 struct Batches {
     schema: SchemaRef,
-    cursor: RowCursor,
+    columns: Vec<Column>,
+    source: Source,
     rows: usize,
     dim: usize,
+}
+
+/// Where rows come from.
+#[derive(Clone)]
+enum Source {
+    All(RowCursor),
+    /// Those that pass a filter.
+    Some(Arc<Snapshot>, std::vec::IntoIter<String>),
+}
+
+impl Source {
+    fn next(&mut self) -> mopqdb::Result<Option<Row>> {
+        match self {
+            Self::All(cursor) => cursor.next().transpose(),
+            Self::Some(snapshot, keys) => match keys.next() {
+                Some(key) => snapshot.get(&key),
+                None => Ok(None),
+            },
+        }
+    }
 }
 
 impl Scan {
@@ -38,6 +63,7 @@ impl Scan {
         snapshot: Arc<Snapshot>,
         rows: usize,
         vectors: bool,
+        keys: Option<Vec<String>>,
     ) -> PyResult<Self> {
         if rows == 0 {
             return Err(errors::invalid(py, "a batch has at least one row"));
@@ -51,10 +77,21 @@ impl Scan {
         if vectors || snapshot.model().kind() == RowsKind::Text {
             fields.push(value);
         }
+        let columns = snapshot.columns().to_vec();
+        fields.extend(
+            columns
+                .iter()
+                .map(|column| Field::new(&column.name, arrow_type(column.kind), true)),
+        );
         let schema = Arc::new(Schema::new(fields));
+        let source = match keys {
+            Some(keys) => Source::Some(snapshot, keys.into_iter()),
+            None => Source::All(snapshot.cursor()),
+        };
         let batches = Mutex::new(Batches {
             schema: Arc::clone(&schema),
-            cursor: snapshot.cursor(),
+            columns,
+            source,
             rows,
             dim,
         });
@@ -67,13 +104,58 @@ fn vector_type(dim: usize) -> DataType {
     DataType::FixedSizeList(Arc::new(item), dim as i32)
 }
 
+fn arrow_type(kind: ColumnType) -> DataType {
+    match kind {
+        ColumnType::Bool => DataType::Boolean,
+        ColumnType::Int => DataType::Int64,
+        ColumnType::Float => DataType::Float64,
+        ColumnType::String => DataType::Utf8,
+        ColumnType::Strings => DataType::new_list(DataType::Utf8, true),
+        ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+    }
+}
+
+/// Returns the values of a column in some rows.
+fn array(column: &Column, rows: &[Fields]) -> ArrayRef {
+    macro_rules! values {
+        ($variant:ident) => {
+            rows.iter().map(|fields| match fields.get(&column.name) {
+                Some(ColumnValue::$variant(value)) => Some(value.clone()),
+                _ => None,
+            })
+        };
+    }
+    match column.kind {
+        ColumnType::Bool => Arc::new(values!(Bool).collect::<BooleanArray>()),
+        ColumnType::Int => Arc::new(values!(Int).collect::<Int64Array>()),
+        ColumnType::Float => Arc::new(values!(Float).collect::<Float64Array>()),
+        ColumnType::String => Arc::new(values!(String).collect::<StringArray>()),
+        ColumnType::Strings => {
+            let mut lists = ListBuilder::new(StringBuilder::new());
+            for list in values!(Strings) {
+                match list {
+                    Some(list) => lists.append_value(list.into_iter().map(Some)),
+                    None => lists.append_null(),
+                }
+            }
+            Arc::new(lists.finish())
+        }
+        ColumnType::Timestamp => {
+            let times = values!(Timestamp).collect::<TimestampMicrosecondArray>();
+            Arc::new(times.with_timezone("UTC"))
+        }
+    }
+}
+
 impl Batches {
     fn next(&mut self) -> mopqdb::Result<Option<RecordBatch>> {
         let (mut keys, mut texts) = (StringBuilder::new(), LargeStringBuilder::new());
         let (mut values, mut bytes, mut rows) = (Vec::new(), 0, 0);
+        let mut columns: Vec<Fields> = Vec::new();
         while rows < self.rows && bytes < BATCH_BYTES {
-            let Some(row) = self.cursor.next() else { break };
-            let row = row?;
+            let Some(row) = self.source.next()? else {
+                break;
+            };
             bytes += row.key.len();
             keys.append_value(&row.key);
             match &row.value {
@@ -86,12 +168,14 @@ impl Batches {
                     values.extend_from_slice(vector);
                 }
             }
+            columns.push(row.columns);
             rows += 1;
         }
         if rows == 0 {
             return Ok(None);
         }
-        let columns = (self.schema.fields().iter()).map(|field| match field.data_type() {
+        let own = self.schema.fields().len() - self.columns.len();
+        let arrays = (self.schema.fields()[..own].iter()).map(|field| match field.data_type() {
             DataType::Utf8 => Ok(Arc::new(keys.finish()) as ArrayRef),
             DataType::LargeUtf8 => Ok(Arc::new(texts.finish()) as ArrayRef),
             _ => {
@@ -103,9 +187,13 @@ impl Batches {
                 list.map(|list| Arc::new(list) as ArrayRef)
             }
         });
-        let columns: Result<Vec<ArrayRef>, ArrowError> = columns.collect();
-        columns
-            .and_then(|columns| RecordBatch::try_new(Arc::clone(&self.schema), columns))
+        let arrays: Result<Vec<ArrayRef>, ArrowError> = arrays.collect();
+        let others = self.columns.iter().map(|column| array(column, &columns));
+        arrays
+            .and_then(|mut arrays| {
+                arrays.extend(others);
+                RecordBatch::try_new(Arc::clone(&self.schema), arrays)
+            })
             .map(Some)
             .map_err(|why| Error::invalid(why.to_string()))
     }
@@ -160,13 +248,7 @@ impl Scan {
         // A producer may ignore what it is asked for; the consumer casts.
         let _ = requested_schema;
         let batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = Batches {
-            schema: Arc::clone(&self.schema),
-            cursor: batches.cursor.clone(),
-            rows: batches.rows,
-            dim: batches.dim,
-        };
-        let stream = FFI_ArrowArrayStream::new(Box::new(Stream(rest)));
+        let stream = FFI_ArrowArrayStream::new(Box::new(Stream(batches.clone())));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 }
@@ -199,6 +281,19 @@ impl Batch {
     /// Returns the schema, for pyarrow, polars and others.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         schema_capsule(py, &self.0.schema())
+    }
+
+    /// Returns the batch as a stream of one, for what takes tables.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema;
+        let one = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
+        let stream = FFI_ArrowArrayStream::new(Box::new(one));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 
     /// Returns schema and columns, for pyarrow, polars and others.

@@ -1,33 +1,57 @@
 //! Inserting rows, and learning codes from them.
 
 use crate::call::watched;
+use crate::columns;
 use crate::errors;
 use crate::handle::Open;
 use crate::input::{self, Count, Text, from_tuple};
 use mopqdb::quantizer::TrainPq;
-use mopqdb::{Inserted, LearnOptions, RowBatch};
+use mopqdb::{Inserted, LearnOptions, Row, RowBatch, RowsKind, Value};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// New, replaced and unchanged rows.
-type Counts = (u64, u64, u64);
+pub(crate) type Counts = (u64, u64, u64);
 
-fn counts(inserted: Inserted) -> Counts {
+pub(crate) fn counts(inserted: Inserted) -> Counts {
     (inserted.new, inserted.replaced, inserted.unchanged)
 }
 
-/// Inserts texts; Ctrl-C stops it before the rows are written.
-pub(crate) fn texts(
+/// Inserts rows with their columns; Ctrl-C stops it before the rows are written.
+pub(crate) fn rows(
     py: Python<'_>,
     open: &Open,
     keys: &Bound<'_, PyAny>,
-    texts: &Bound<'_, PyAny>,
+    values: &Bound<'_, PyAny>,
+    fields: &[Bound<'_, PyDict>],
 ) -> PyResult<Counts> {
-    let (keys, texts) = (input::texts(keys, "key")?, input::texts(texts, "text")?);
+    let keys = input::texts(keys, "key")?;
+    let values: Vec<Value> = match open.snapshot().model().kind() {
+        RowsKind::Text => {
+            let texts = input::texts(values, "text")?.into_iter();
+            texts.map(|text| Value::Text(text.0.to_string())).collect()
+        }
+        RowsKind::Vector => {
+            let (values, dim) = input::vectors(values)?;
+            let vectors = values.chunks_exact(dim.max(1));
+            vectors
+                .map(|vector| Value::Vector(vector.to_vec()))
+                .collect()
+        }
+    };
+    let mut rows = Vec::with_capacity(keys.len());
+    for ((key, value), given) in keys.iter().zip(values).zip(fields) {
+        let mut row = Row::new(&*key.0, value);
+        let fields = columns::fields(given);
+        row.columns =
+            fields.map_err(|why| errors::within(py, &format!("key {:?}", &*key.0), &why))?;
+        rows.push(row);
+    }
     watched(py, None, |watch| {
-        let (keys, texts) = (Text::all(&keys), Text::all(&texts));
-        let rows = RowBatch::texts(&keys, &texts)?;
-        open.writer()?.insert_watched(rows, watch).map(counts)
+        open.writer()?
+            .insert_watched(RowBatch::from(&rows[..]), watch)
     })
+    .map(counts)
 }
 
 /// Inserts vectors.

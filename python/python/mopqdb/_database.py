@@ -28,6 +28,7 @@ from ._results import (
     Verified,
 )
 from ._setup import ensure_default_encoder, find_runtime
+from ._where import Where, sql
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +39,8 @@ Search = Literal["auto", "codes", "exact", "words"]
 Metric = Literal["ip", "cosine", "l2"]
 Precision = Literal["f32", "f16", "i8"]
 Path_ = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Rows = Any
+"""Dicts, or a table of pandas or Arrow."""
 Self = TypeVar("Self", bound="_Handle")
 
 _MEMORY = 512 << 20
@@ -144,6 +147,8 @@ class _Handle:
         fusion: Literal["weighted", "rrf"] | None = None,
         keys: Iterable[str] | None = None,
         prefix: str | None = None,
+        where: Where | None = None,
+        columns: Iterable[str] | None = None,
     ) -> Hits:
         """Returns the best rows for a text or a vector, best first.
 
@@ -156,6 +161,8 @@ class _Handle:
         :param fusion: how ``"auto"`` uses words.
         :param keys: only rows with these keys.
         :param prefix: only rows whose key begins so.
+        :param where: only rows for which this is true: SQL, ``"year >= 2020"``, or a dict, ``{"year": {"$gte": 2020}}``.
+        :param columns: the columns that hits come with; default: all.
 
         >>> hits = db.query([0.0, 0.1, 1.0], k=2)
         >>> hits[0].key, round(hits[0].score, 3)
@@ -163,7 +170,7 @@ class _Handle:
         >>> db.query([0.0, 0.1, 1.0], prefix="r").keys
         ['red']
         """
-        options = (k, search, candidates, offset, min_score, min_similarity, fusion, keys, prefix)
+        options = (k, search, candidates, offset, min_score, min_similarity, fusion, keys, prefix, sql(where), columns)
         return Hits(self._native.query(query, options))
 
     def query_batch(
@@ -179,6 +186,8 @@ class _Handle:
         fusion: Literal["weighted", "rrf"] | None = None,
         keys: Iterable[str] | None = None,
         prefix: str | None = None,
+        where: Where | None = None,
+        columns: Iterable[str] | None = None,
     ) -> list[Hits]:
         """Answers several texts or vectors, which share one pass over the rows. Options are those of `query`.
 
@@ -191,7 +200,7 @@ class _Handle:
             asked = list(queries)
         except TypeError:
             raise InvalidTypeError(f"a {type(queries).__name__} instead of a list of queries") from None
-        options = (k, search, candidates, offset, min_score, min_similarity, fusion, keys, prefix)
+        options = (k, search, candidates, offset, min_score, min_similarity, fusion, keys, prefix, sql(where), columns)
         return [Hits(hits) for hits in self._native.query_batch(asked, options)]
 
     def query_vectors(
@@ -204,6 +213,7 @@ class _Handle:
         min_score: float | None = None,
         keys: Iterable[str] | None = None,
         prefix: str | None = None,
+        where: Where | None = None,
     ) -> tuple[NDArray[np.float32], NDArray[np.object_]]:
         """Answers vectors (n, dim) by arrays (n, k): scores, and keys. Where there are fewer hits, scores are NaN and keys
         are ``None``.
@@ -213,22 +223,48 @@ class _Handle:
         array([['red'],
                ['blue']], dtype=object)
         """
-        options = (k, search, candidates, None, min_score, None, None, keys, prefix)
+        options = (k, search, candidates, None, min_score, None, None, keys, prefix, sql(where), None)
         return self._native.query_vectors(queries, options)
 
-    def scan(self, batch: int = 8192, *, vectors: bool = True) -> _native.Scan:
+    def columns(self) -> dict[str, str]:
+        """Returns the names of columns and of their types: bool, int, float, string, strings, timestamp.
+
+        >>> db.columns()
+        {}
+        """
+        return dict(self._native.columns())
+
+    def keys(self, *, prefix: str | None = None, where: Where | None = None) -> list[str]:
+        """Returns the keys of all rows, or of those that pass a filter, in the order in which they were accepted.
+
+        >>> db.keys(prefix="b")
+        ['blue']
+        """
+        return self._native.keys(prefix, sql(where))
+
+    def count(self, where: Where | None = None) -> int:
+        """Returns the number of rows, or of those that pass a filter.
+
+        >>> db.count("key LIKE 'r%'")
+        1
+        """
+        condition = sql(where)
+        return len(self) if condition is None else self._native.count(condition)
+
+    def scan(self, batch: int = 8192, *, vectors: bool = True, where: Where | None = None) -> _native.Scan:
         """Returns all rows as record batches, as they are now, in the order in which they were accepted.
 
         Each batch, and the whole scan, can be given to what takes Arrow data: ``pyarrow.table(db.scan())``,
         ``polars.DataFrame(db.scan())``, DuckDB.
 
         :param batch: rows per batch, at most.
-        :param vectors: whether a database of vectors gives them, or keys alone.
+        :param vectors: whether a database of vectors gives them, or keys and columns alone.
+        :param where: only rows that pass this filter, as in `query`.
 
         >>> [len(batch) for batch in db.scan()]
         [2]
         """
-        return self._native.scan(batch, vectors)
+        return self._native.scan(batch, vectors, sql(where))
 
     def verify(self, *, deep: bool = False, encode: int = 0) -> Verified:
         """Reads every byte of the database and compares it with its checksum.
@@ -347,33 +383,41 @@ class Database(_Handle):
         """
         return Snapshot(self._native.snapshot())
 
-    def insert(
-        self, rows: Iterable[Mapping[str, Any]], *, batch: int = 10_000, progress: Progress = None
-    ) -> Inserted:
-        """Inserts rows: dicts with ``"key"`` and ``"text"`` (or ``"vector"``), or a DataFrame with these columns.
+    def insert(self, rows: Rows, *, batch: int = 10_000, progress: Progress = None) -> Inserted:
+        """Inserts rows: dicts with ``"key"`` and ``"text"`` (or ``"vector"``), or a table with these columns, of pandas or of
+        what hands over Arrow data (pyarrow, polars, DuckDB, a `scan`).
 
-        A row with an existing key replaces the old row; an identical row changes nothing. Rows are written in batches.
-        Each batch is durable and atomic: after an error, Ctrl-C or a crash it is there as a whole or not at all, and the
-        batches before it stay.
+        Other fields become columns, by which queries can be filtered: bool, int, float, str, list of str, datetime. A
+        column has the type of its first value. A row with an existing key replaces the old row, columns included; an
+        identical row changes nothing. Rows are written in batches. Each batch is durable and atomic: after an error,
+        Ctrl-C or a crash it is there as a whole or not at all, and the batches before it stay.
 
         :param batch: rows per batch, at most.
 
-        >>> db.insert([{"key": "grey", "vector": [1.0, 1.0, 1.0]}])
+        >>> db.insert([{"key": "grey", "vector": [1.0, 1.0, 1.0], "warm": False}])
         Inserted(new=1, replaced=0, unchanged=0)
+        >>> db.query([1.0, 1.0, 0.9], where="warm IS NOT TRUE", k=1)[0].columns
+        {'warm': False}
         """
-        value = self.kind
+        size = _count(batch, "batch")
         counts = [0, 0, 0]
         total = len(rows) if isinstance(rows, Sized) else 0
         with Shown(progress if total else False, "inserting", "rows") as told:
-            for columns in _rows.batches(rows, value, max(1, _count(batch, "batch"))):
-                if value == "text":
-                    done = self._native.insert_texts(columns.keys, columns.values)
-                else:
-                    done = self._native.insert_vectors(columns.keys, columns.values)
+            for done in self._batches(rows, size):
                 counts = [sum(both) for both in zip(counts, done)]
                 if told is not None and told(sum(counts), total) is False:
                     raise Cancelled(f"stopped: the first {sum(counts)} rows are in the database")
         return Inserted(*counts)
+
+    def _batches(self, rows: Any, size: int) -> Iterator[tuple[int, int, int]]:
+        """Inserts batch after batch, and tells of each what was done."""
+        if hasattr(rows, "__arrow_c_stream__") and not hasattr(rows, "itertuples"):
+            table = _native.Table(rows, size)
+            while (done := table.insert(self._native)) is not None:
+                yield done
+            return
+        for columns in _rows.batches(rows, self.kind, size):
+            yield self._native.insert(columns.keys, columns.values, columns.fields)
 
     def insert_vectors(self, keys: Iterable[str], vectors: ArrayLike) -> Inserted:
         """Inserts vectors (n, dim) with their keys, as one batch, as `insert` does. float32 arrays are taken as they are;
@@ -396,6 +440,23 @@ class Database(_Handle):
     def delete_prefix(self, prefix: str) -> int:
         """Deletes the rows whose key begins so, in batches, and returns how many there were."""
         return self._native.delete_prefix(prefix)
+
+    def delete_where(self, where: Where) -> int:
+        """Deletes the rows that pass a filter, in batches, and returns how many there were."""
+        return self._native.delete_where(_condition(where))
+
+    def update(self, where: Where, values: Mapping[str, Any]) -> int:
+        """Sets columns of the rows that pass a filter, in batches, and returns how many rows had other values. Texts and
+        vectors stay; ``None`` takes a value away.
+
+        >>> db.update("key = 'red'", {"warm": True})
+        1
+        >>> db.get("red")["warm"]
+        True
+        """
+        if not isinstance(values, Mapping):
+            raise InvalidTypeError(f"a {type(values).__name__} instead of values; give a dict of columns")
+        return self._native.update_where(_condition(where), dict(values))
 
     def seal(self) -> bool:
         """Writes the rows that are only in the log into a segment; returns ``True`` if there were any. Happens by itself as
@@ -632,6 +693,13 @@ def _path(path: Path_) -> str:
     if not place or "\0" in place:
         raise InvalidError(f"{place!r} is not a path")
     return place
+
+
+def _condition(where: Where) -> str:
+    condition = sql(where)
+    if condition is None:
+        raise InvalidTypeError("there is no filter; give SQL as a str, or a dict")
+    return condition
 
 
 def _by(by: str) -> bool:

@@ -54,7 +54,7 @@ class Measured(NamedTuple):
     candidates: int | None
 
 
-# k, search, candidates, offset, least score, least similarity, fusion, keys, prefix. A plain tuple, which is made faster.
+# k, search, candidates, offset, least score, least similarity, fusion, keys, prefix, filter, columns. A plain tuple, which is made faster.
 Options = tuple[
     int,
     "str | None",
@@ -65,4 +65,6 @@ Options = tuple[
     "str | None",
     "Iterable[str] | None",
     "str | None",
+    "str | None",
+    "Iterable[str] | None",
 ]

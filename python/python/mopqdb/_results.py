@@ -53,6 +53,8 @@ class Hits(list[Hit]):
             values = [getattr(hit, name) for hit in self]
             if any(value is not None for value in values):
                 columns[name] = values
+        for name in dict.fromkeys(name for hit in self for name in hit.columns):
+            columns.setdefault(name, [hit.columns.get(name) for hit in self])
         return columns
 
 

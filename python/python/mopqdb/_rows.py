@@ -12,16 +12,18 @@ BATCH_BYTES = 32 << 20
 
 
 class Columns(NamedTuple):
-    """Rows of a batch: a key and a text or vector for each."""
+    """Rows of a batch: a key, a text or vector, and columns for each."""
 
     keys: list[Any]
     values: list[Any]
+    fields: list[dict[str, Any]]
 
 
 def batches(rows: Any, value: str, size: int) -> Iterator[Columns]:
     """Splits rows into batches; ``value`` is the field that holds the text or vector."""
     keys: list[Any] = []
     values: list[Any] = []
+    fields: list[dict[str, Any]] = []
     filled = 0
     for at, row in enumerate(_mappings(rows)):
         if not isinstance(row, Mapping):
@@ -31,12 +33,13 @@ def batches(rows: Any, value: str, size: int) -> Iterator[Columns]:
                 raise InvalidError(f"row {at} has no \"{name}\"; give a dict with \"key\" and \"{value}\"")
         keys.append(row["key"])
         values.append(row[value])
+        fields.append({name: other for name, other in row.items() if name not in ("key", value)})
         filled += len(row[value]) if isinstance(row[value], str) else 0
         if len(keys) >= size or filled >= BATCH_BYTES:
-            yield Columns(keys, values)
-            keys, values, filled = [], [], 0
+            yield Columns(keys, values, fields)
+            keys, values, fields, filled = [], [], [], 0
     if keys:
-        yield Columns(keys, values)
+        yield Columns(keys, values, fields)
 
 
 def _mappings(rows: Any) -> Iterable[Any]:
@@ -45,7 +48,15 @@ def _mappings(rows: Any) -> Iterable[Any]:
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):
         # A DataFrame of pandas.
         names = [str(name) for name in rows.columns]
-        return (dict(zip(names, row)) for row in rows.itertuples(index=False, name=None))
+        return (
+            {name: None if _is_missing(field) else field for name, field in zip(names, row)}
+            for row in rows.itertuples(index=False, name=None)
+        )
     if not isinstance(rows, Iterable):
         raise InvalidTypeError(f"a {type(rows).__name__} instead of rows; give a list of dicts")
     return rows
+
+
+def _is_missing(field: Any) -> bool:
+    """Whether pandas means that there is no value: NaN, NaT, NA."""
+    return type(field).__name__ in ("NaTType", "NAType") or (isinstance(field, float) and field != field)
