@@ -1,5 +1,5 @@
-//! Columns of some rows in memory: as they are given ([`Columns`]), as the log has them ([`LoggedColumns`]) and as a run of
-//! the tail has them ([`ColumnBatch`]).
+//! Columns of some rows in memory: as the user gives them ([`Columns`]), as the log has them ([`LoggedColumns`]) and as
+//! a run of the tail has them ([`ColumnBatch`]).
 
 use super::bits;
 use super::data::{self, ColumnData, ColumnRead, Piece};
@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-/// Something that has columns of rows: a batch, or the columns file of a segment.
+/// A source of columns: a batch, or the columns file of a segment.
 pub(crate) trait ColumnSource {
-    /// How many rows there are.
+    /// Returns the number of rows.
     fn rows(&self) -> usize;
-    /// Returns the values of a column, which may be of a type that it had before it was retyped; `None` if all are null.
+    /// Returns the values of a column, whose type may be the one before it was retyped; `None` if all are null.
     fn column(&self, id: ColumnId) -> Option<&dyn ColumnRead>;
 }
 
@@ -21,12 +21,12 @@ pub(crate) trait ColumnSource {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ColumnBatch {
     rows: usize,
-    /// Each has as many values as there are rows.
+    /// Each has one value per row.
     columns: BTreeMap<ColumnId, ColumnData>,
 }
 
 impl ColumnBatch {
-    /// Rows of which all columns are null.
+    /// Returns rows whose columns are all null.
     pub(crate) fn nulls(rows: usize) -> Self {
         Self {
             rows,
@@ -34,12 +34,12 @@ impl ColumnBatch {
         }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The columns that have values, ascending by id.
+    /// Returns the columns that have values, ascending by id.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (ColumnId, &ColumnData)> {
         self.columns.iter().map(|(&id, data)| (id, data))
     }
@@ -52,9 +52,9 @@ impl ColumnBatch {
     /// Sets the values of a column.
     ///
     /// # Panics
-    /// If they are not as many as there are rows.
+    /// If the number of values is not the number of rows.
     pub(crate) fn set(&mut self, id: ColumnId, data: ColumnData) {
-        assert_eq!(data.rows(), self.rows, "a value for each row");
+        assert_eq!(data.rows(), self.rows, "there must be one value per row");
         if data.nulls() < data.rows() {
             self.columns.insert(id, data);
         }
@@ -83,7 +83,7 @@ impl ColumnBatch {
     }
 }
 
-/// Returns the living values of several sources, one behind the other, as this type.
+/// Returns the live values of several sources, one after the other, as this type.
 ///
 /// # Errors
 /// If a source is damaged, or has a value that the type can't hold.
@@ -119,17 +119,17 @@ impl ColumnSource for ColumnBatch {
     }
 }
 
-/// What a logged batch has of columns: their values, and what each is called, so that the batch can be read alone.
+/// The columns of a logged batch: their values, and their names and types, so that the batch can be read alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LoggedColumns {
     /// The columns of the batch, ascending by id.
     pub(crate) named: Vec<Column>,
-    /// Their values.
+    /// The values of the columns.
     pub(crate) batch: ColumnBatch,
 }
 
 impl LoggedColumns {
-    /// Rows without columns.
+    /// Returns rows without columns.
     pub(crate) fn none(rows: usize) -> Self {
         Self {
             named: Vec::new(),
@@ -143,7 +143,7 @@ impl LoggedColumns {
     }
 }
 
-/// A value that its column can't take.
+/// A value that its column can't have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Conflict {
     /// The row, counted from the first of the batch.
@@ -161,18 +161,18 @@ impl fmt::Display for Conflict {
 }
 
 impl Conflict {
-    /// The error of the row with this key.
+    /// Returns the error for the row with this key.
     pub(crate) fn of_key(&self, key: &str) -> Error {
         Error::invalid(format!("key {key:?}: {self}"))
     }
 
-    /// The error of the row with this number.
+    /// Returns the error for the row with this number.
     fn of_row(self) -> Error {
         Error::invalid(format!("row {}: {self}", self.row))
     }
 }
 
-/// Columns of some rows, by name. Columns that a row does not have are null.
+/// Columns of some rows, by name. A column that a row does not set is null in that row.
 ///
 /// ```
 /// use mopqdb::columns::Columns;
@@ -192,7 +192,7 @@ impl Conflict {
 pub struct Columns {
     rows: usize,
     places: HashMap<String, usize>,
-    /// May have fewer values than there are rows: the others are null.
+    /// Each may have fewer values than there are rows: the others are null.
     columns: Vec<(String, ColumnData)>,
 }
 
@@ -202,11 +202,11 @@ impl Columns {
         self.rows
     }
 
-    /// Adds a column with a value for each row, whose type is that of its values. Nulls alone add nothing.
+    /// Adds a column with one value per row, whose type is that of its values. A column of nulls adds nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a value can't be stored, if values are of several types, if there are more or fewer values than the
-    /// columns before have, or if the name can't be one of a column or is there already.
+    /// [`Error::Invalid`] if a value can't be stored, if values have several types, if their number differs from that
+    /// of earlier columns, or if the name is not valid for a column or is used already.
     pub fn set<V: Into<ColumnValue>>(
         &mut self,
         name: &str,
@@ -233,10 +233,10 @@ impl Columns {
         self.add(name, data, rows)
     }
 
-    /// Adds a column of this type with a value for each row.
+    /// Adds a column of this type with one value per row.
     ///
     /// # Errors
-    /// As [`set`](Self::set), and if a value is not of this type.
+    /// Those of [`set`](Self::set), and a value that is not of this type.
     pub fn set_typed<V: Into<ColumnValue>>(
         &mut self,
         name: &str,
@@ -263,14 +263,14 @@ impl Columns {
     fn add(&mut self, name: &str, data: Option<ColumnData>, rows: usize) -> Result<()> {
         super::schema::check_name(name).map_err(Error::invalid)?;
         if self.places.contains_key(name) {
-            return Err(Error::invalid(format!("column {name:?} is there twice")));
+            return Err(Error::invalid(format!("column {name:?} occurs twice")));
         }
         if self.columns.is_empty() && self.rows == 0 {
             self.rows = rows;
         }
         if rows != self.rows {
             return Err(Error::invalid(format!(
-                "column {name:?} has {rows} values for {} rows",
+                "column {name:?} has {rows} values, but there are {} rows",
                 self.rows
             )));
         }
@@ -294,8 +294,8 @@ impl Columns {
     /// Appends a row. Columns that it does not name are null.
     ///
     /// # Errors
-    /// A value that can't be stored, a name that can't be one of a column or is there twice, or a value of another type than those
-    /// before it. The row is not appended.
+    /// A value that can't be stored, a name that is not valid for a column or occurs twice, or a value of another type
+    /// than the previous ones. The row is not appended.
     pub(crate) fn push<'v>(
         &mut self,
         values: impl IntoIterator<Item = (&'v str, ColumnValueRef<'v>)>,
@@ -311,7 +311,7 @@ impl Columns {
         for (name, value) in values {
             super::schema::check_name(name).map_err(|why| conflict(name, why))?;
             if !names.insert(name) {
-                return Err(conflict(name, "the row has it twice".to_owned()));
+                return Err(conflict(name, "the row sets it twice".to_owned()));
             }
             value.check().map_err(|why| conflict(name, why))?;
             let Some(kind) = value.kind() else {
@@ -348,10 +348,10 @@ impl Columns {
         Ok(())
     }
 
-    /// Turns columns into those types that the schema has for them, so that binding them to it is quick.
+    /// Converts columns to the types that the schema has for them, so that binding them to it is fast.
     ///
     /// # Errors
-    /// A value of another type than its column has.
+    /// A value whose type does not fit its column.
     pub(crate) fn fit(&mut self, schema: &Schema) -> Result<(), Conflict> {
         for (name, data) in &mut self.columns {
             let Some(column) = schema.find(name) else {
@@ -369,11 +369,11 @@ impl Columns {
         Ok(())
     }
 
-    /// Gives columns their ids: those of the schema, or, if it does not have them, the next. Requires, for what is logged:
-    /// the writer lock is held.
+    /// Assigns ids to columns: those in the schema, or else the next ones. Requires, for columns that are logged: the
+    /// writer lock is held.
     ///
     /// # Errors
-    /// A value of another type than its column has.
+    /// A value whose type does not fit its column.
     pub(crate) fn bind(self, schema: &Schema) -> Result<LoggedColumns, Conflict> {
         let mut grown = schema.clone();
         let mut bound = LoggedColumns::none(self.rows);
@@ -409,17 +409,17 @@ impl Columns {
     }
 }
 
-/// Turns a value into one of a column's type, or the column into one of the value's.
+/// Converts a value to its column's type, or the column to the value's type.
 fn widen(data: &mut ColumnData, value: ColumnValue) -> Result<ColumnValue, String> {
     let kind = data.kind();
     match fit(value, kind) {
         Ok(value) => Ok(value),
         Err(ColumnValue::Float(number)) if kind == ColumnType::Int => {
-            // 10, then 10.5.
+            // An int followed by a float, such as 10 and 10.5.
             let floats = data.clone().convert(ColumnType::Float);
             *data = floats.map_err(|row| {
                 format!(
-                    "{number} is a float, and row {row} of the batch has an int that is none; give both as strings"
+                    "{number} is a float, but row {row} of the batch has an int that no float equals; give both as strings"
                 )
             })?;
             Ok(ColumnValue::Float(number))
@@ -428,7 +428,7 @@ fn widen(data: &mut ColumnData, value: ColumnValue) -> Result<ColumnValue, Strin
     }
 }
 
-/// The value as this type, if it is what a user may write for it; else the value as it was.
+/// Returns the value as this type if a user may write it for that type; otherwise returns it unchanged.
 pub(crate) fn fit(value: ColumnValue, kind: ColumnType) -> Result<ColumnValue, ColumnValue> {
     let may = match (&value, kind) {
         (ColumnValue::Null, _) => true,
@@ -443,7 +443,7 @@ pub(crate) fn fit(value: ColumnValue, kind: ColumnType) -> Result<ColumnValue, C
     }
 }
 
-/// Values as another type, or the first row that does not fit and why.
+/// Returns the values as another type, or the first row that does not fit and the reason.
 fn fit_all(data: ColumnData, kind: ColumnType) -> Result<ColumnData, (usize, String)> {
     if data.kind() == kind {
         return Ok(data);
@@ -457,7 +457,7 @@ fn fit_all(data: ColumnData, kind: ColumnType) -> Result<ColumnData, (usize, Str
     Ok(fitted)
 }
 
-/// What to say of a value that is not of the type of its column.
+/// Returns the message for a value that is not of its column's type.
 pub(super) fn mismatch(value: &ColumnValue, kind: ColumnType) -> String {
     let shown = show(value);
     if let (ColumnValue::String(text), ColumnType::Timestamp) = (value, kind)
@@ -467,21 +467,21 @@ pub(super) fn mismatch(value: &ColumnValue, kind: ColumnType) -> String {
     }
     let exactly = match (value, kind) {
         (ColumnValue::Int(_), ColumnType::Float) => "can't be one exactly",
-        (ColumnValue::Float(_), ColumnType::Int) => "is none",
+        (ColumnValue::Float(_), ColumnType::Int) => "is not an int",
         _ => {
             let is = value.kind().map_or("null", ColumnType::described);
             return format!(
-                "{shown} is {is}, and the column is of type {kind}; give {}, or use another column",
+                "{shown} is {is}, but the column has type {kind}; give {}, or use another column",
                 kind.described()
             );
         }
     };
     format!(
-        "the column is of type {kind}, and {shown} {exactly}; use another column or retype this one"
+        "the column has type {kind}, and {shown} {exactly}; use another column or retype this one"
     )
 }
 
-/// A value in a message, cut where it is long.
+/// Returns a value for a message, shortened if it is long.
 fn show(value: &ColumnValue) -> String {
     const MOST: usize = 40;
     let json = value.as_ref().to_json().to_string();
@@ -552,7 +552,7 @@ mod tests {
         for (row, why) in [
             (
                 &[("year", "x".into())][..],
-                "\"x\" is a string, and the column is of type float",
+                "\"x\" is a string, but the column has type float",
             ),
             (&[("key", 7.into())], "part of every row"),
             (&[("a", 7.into()), ("a", 8.into())], "twice"),
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_column_is_decides_what_its_values_are() {
+    fn the_type_of_a_column_determines_its_values() {
         let mut schema = Schema::default();
         schema.introduce("year", Type::Int).unwrap();
         schema.introduce("at", Type::Timestamp).unwrap();
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_at_once_are_what_rows_are() {
+    fn columns_given_at_once_equal_rows_given_one_by_one() {
         let mut draft = Columns::default();
         let years = [2020.into(), ColumnValue::Null];
         draft.set_typed("year", Type::Float, years).unwrap();
@@ -609,7 +609,7 @@ mod tests {
         draft.set("a", [Some(1.0), None, Some(2.5)]).unwrap();
         draft.set("b", [1, 2, 3]).unwrap();
         for (error, why) in [
-            (draft.set("c", [1, 2]), "2 values for 3 rows"),
+            (draft.set("c", [1, 2]), "2 values, but there are 3 rows"),
             (draft.set("b", [1, 2, 3]), "twice"),
             (draft.set("key", [1, 2, 3]), "part of every row"),
             (
@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_was_retyped_is_gathered_as_what_it_is_now() {
+    fn a_retyped_column_is_gathered_as_its_current_type() {
         let batch = |value: ColumnValue| {
             let mut batch = ColumnBatch::nulls(1);
             let mut data = ColumnData::new(value.kind().unwrap());

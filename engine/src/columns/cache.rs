@@ -1,4 +1,4 @@
-//! Masks that were worked out before: segments never change, so what passed a filter passes it again.
+//! A cache of masks: segments never change, so the rows that pass a filter stay the same.
 
 use super::expr::BoundExpr;
 use crate::error::Result;
@@ -22,9 +22,9 @@ struct Entries {
     limit: usize,
     bytes: usize,
     masks: HashMap<Key, Entry>,
-    /// The keys in the order in which they were used last.
+    /// The keys, ordered by last use.
     used: BTreeMap<u64, Key>,
-    /// When the next is used.
+    /// The time of the next use.
     next: u64,
 }
 
@@ -53,11 +53,11 @@ impl MaskCache {
         }))
     }
 
-    /// Returns the rows of a segment that pass a filter, and whether they were known. What was not is worked out without the
-    /// lock, by each thread that asks.
+    /// Returns the rows of a segment that pass a filter, and whether they were in the cache. Otherwise they are
+    /// computed without the lock, by each thread that asks.
     ///
     /// # Errors
-    /// Those of `make`, of which nothing is kept.
+    /// Those of `make`, whose result is then not kept.
     pub(crate) fn get_or_make(
         &self,
         segment: SegmentId,
@@ -73,18 +73,18 @@ impl MaskCache {
         Ok((mask, false))
     }
 
-    /// Forgets the masks of a segment that is no more.
+    /// Removes the masks of a segment that no longer exists.
     pub(crate) fn forget(&self, segment: SegmentId) {
         self.entries().remove(|(of, _)| *of == segment);
     }
 
-    /// Bytes that it takes.
+    /// Returns the size of the cache in bytes.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.entries().bytes
     }
 
-    /// How many masks it has.
+    /// Returns the number of masks.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries().masks.len()
@@ -108,7 +108,7 @@ impl Entries {
 
     fn put(&mut self, key: Key, mask: Arc<[u64]>) {
         let bytes = mask.len() * 8 + key.1.bytes() + ENTRY_BYTES;
-        // Another thread was faster, or it would drive out all others.
+        // Another thread was faster, or the mask is too large to keep.
         if bytes > self.limit || self.masks.contains_key(&key) {
             return;
         }
@@ -120,7 +120,7 @@ impl Entries {
         self.shrink();
     }
 
-    /// Drops what was not used for the longest time.
+    /// Removes the least recently used masks.
     fn shrink(&mut self) {
         while self.bytes > self.limit {
             let Some((_, key)) = self.used.pop_first() else {
@@ -159,7 +159,7 @@ mod tests {
         Expr::parse(text).unwrap().bind(&schema).unwrap()
     }
 
-    /// Whether it was known.
+    /// Returns `true` if the mask was in the cache.
     fn ask(cache: &MaskCache, segment: u64, text: &str) -> bool {
         let make = || Ok(vec![segment; 100]);
         let (mask, known) = cache
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_are_known_by_segment_and_what_the_filter_says() {
+    fn masks_are_cached_by_segment_and_meaning_of_the_filter() {
         let cache = MaskCache::default();
         assert!(!ask(&cache, 1, "a > 5"));
         assert!(ask(&cache, 1, "NOT (a <= 5)"));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_bounded_and_forgets_what_was_not_used() {
+    fn the_cache_is_bounded_and_removes_the_least_recently_used() {
         let one = MaskCache::default();
         ask(&one, 0, "a = 1");
         let size = one.bytes();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_not_kept_and_threads_share() {
+    fn errors_are_not_cached_and_threads_share_the_cache() {
         let cache = MaskCache::default();
         let failed = cache.get_or_make(SegmentId(1), &filter("a = 1"), || {
             Err(crate::Error::invalid("no"))

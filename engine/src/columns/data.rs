@@ -1,35 +1,35 @@
-//! The values of one column, wherever they lie: [`ColumnRead`] is what evaluation, copying and hits need of them,
-//! [`ColumnData`] has them in memory. The other one who has them is the columns file of a segment.
+//! The values of one column, wherever they are: [`ColumnRead`] is what evaluation, copying and hits need, and
+//! [`ColumnData`] holds values in memory. The columns file of a segment implements it too.
 
 use super::bits;
 use super::value::{ColumnType, ColumnValue, ColumnValueRef};
 use crate::error::{Error, Result};
 use std::ops::Range;
 
-/// Rows that have their own smallest and largest value on disk, and that are evaluated at once.
+/// Rows per block: a block has its own minimum and maximum on disk, and is evaluated at once.
 pub(crate) const BLOCK_ROWS: usize = 4096;
 
-/// What is known of the values of a block of rows without reading them.
+/// Statistics of a block of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Zone {
-    /// No value is less: as [`int_key`] has it, of strings their code. Zero if all are null.
+    /// The smallest value: as in [`int_key`], for strings their code. Zero if all are null.
     pub(crate) min: i64,
-    /// No value is greater.
+    /// The largest value.
     pub(crate) max: i64,
-    /// How many are null.
+    /// The number of nulls.
     pub(crate) nulls: u32,
 }
 
-/// Where in the order of all values of a column a float is: as an integer, so that one comparison serves both. Both zeros
-/// are one value.
+/// Returns the place of a float in the order of all values of a column, as an integer, so that floats and ints share
+/// one comparison. Both zeros are one value.
 #[inline]
 pub(crate) fn float_key(value: f64) -> i64 {
-    // Zeros are made equal by adding the positive one.
+    // Adding the positive zero makes both zeros equal.
     let bits = (value + 0.0).to_bits() as i64;
     bits ^ ((bits >> 63) as u64 >> 1) as i64
 }
 
-/// The float at a place in the order.
+/// Returns the float at a place in the order.
 pub(crate) fn float_of_key(key: i64) -> f64 {
     f64::from_bits((key ^ ((key >> 63) as u64 >> 1) as i64) as u64)
 }
@@ -77,7 +77,7 @@ impl<'a> StringsRef<'a> {
         Self { offsets, bytes }
     }
 
-    /// How many there are.
+    /// Returns the number of strings.
     pub(crate) fn len(&self) -> usize {
         self.offsets.len() - 1
     }
@@ -94,13 +94,13 @@ impl<'a> StringsRef<'a> {
 
 /// The values of a column, in order. Ranges are within the rows, else these panic; what is damaged is an error.
 pub(crate) trait ColumnRead {
-    /// What they are.
+    /// Returns the type of the values.
     fn kind(&self) -> ColumnType;
-    /// How many, nulls included.
+    /// Returns the number of values, nulls included.
     fn rows(&self) -> usize;
-    /// How many are null.
+    /// Returns the number of nulls.
     fn nulls(&self) -> usize;
-    /// Returns what is known of each [`BLOCK_ROWS`] of them, where something is.
+    /// Returns the statistics of a block of [`BLOCK_ROWS`] values, if there are any.
     fn zone(&self, block: usize) -> Result<Option<Zone>>;
     /// Returns some words with a bit for each value that is not null; `None` if none is.
     fn valid(&self, words: Range<usize>) -> Result<Option<&[u64]>>;
@@ -114,13 +114,13 @@ pub(crate) trait ColumnRead {
     fn offsets(&self, rows: Range<usize>) -> Result<&[u64]>;
     /// Returns the codes of rows of type string, or of items of lists.
     fn codes(&self, items: Range<usize>) -> Result<Codes<'_>>;
-    /// How many strings there are.
+    /// Returns the number of strings.
     fn string_count(&self) -> usize;
     /// Returns some of the strings.
     fn strings(&self, strings: Range<usize>) -> Result<StringsRef<'_>>;
-    /// Returns `true` if the strings ascend and none is there twice.
+    /// Returns `true` if the strings ascend and are distinct.
     fn is_sorted(&self) -> bool;
-    /// An error that says what contradicts itself.
+    /// Returns an error about an inconsistency.
     fn wrong(&self, what: String) -> Error;
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn is_valid(column: &dyn ColumnRead, row: usize) -> Result<bool> {
 /// Returns one value.
 ///
 /// # Panics
-/// If the row is not one of the column's.
+/// If the column has no such row.
 pub(crate) fn value(column: &dyn ColumnRead, row: usize) -> Result<ColumnValueRef<'_>> {
     assert!(row < column.rows(), "row {row} of {}", column.rows());
     if !is_valid(column, row)? {
@@ -162,10 +162,10 @@ pub(crate) fn value(column: &dyn ColumnRead, row: usize) -> Result<ColumnValueRe
 /// Returns the value of a live row as this type: a column may have been retyped since it was stored.
 ///
 /// # Errors
-/// If it is damaged, or the type can't hold it: a column is retyped only if every living value fits.
+/// If it is damaged, or the type can't hold it: a column is retyped only if every live value fits.
 ///
 /// # Panics
-/// If the row is not one of the column's.
+/// If the column has no such row.
 pub(crate) fn value_as(
     column: &dyn ColumnRead,
     row: usize,
@@ -183,7 +183,7 @@ pub(crate) fn value_as(
     given.clone().convert(kind).ok_or_else(wrong)
 }
 
-/// The items that rows of lists have together.
+/// Returns the range of the items of some lists.
 pub(crate) fn items(column: &dyn ColumnRead, rows: Range<usize>) -> Result<Range<usize>> {
     let offsets = column.offsets(rows)?;
     let (first, end) = (offsets[0], offsets[offsets.len() - 1]);
@@ -200,30 +200,30 @@ pub(crate) fn string(column: &dyn ColumnRead, code: usize) -> Result<&str> {
         return Err(column.wrong(format!("string {code} of {count}")));
     }
     let bytes = column.strings(code..code + 1)?.get(0);
-    let bytes = bytes.ok_or_else(|| column.wrong(format!("string {code} lies nowhere")))?;
+    let bytes = bytes.ok_or_else(|| column.wrong(format!("string {code} has no position")))?;
     std::str::from_utf8(bytes).map_err(|e| column.wrong(format!("string {code}: {e}")))
 }
 
-/// Rows of one source that are copied: those that live, with their values of one column.
+/// Rows of one source that are copied: the live rows, with their values of one column.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece<'a> {
-    /// The values; without them all are null.
+    /// The values; if missing, all are null.
     pub(crate) column: Option<&'a dyn ColumnRead>,
-    /// Rows, dead ones included.
+    /// The number of rows, dead ones included.
     pub(crate) rows: usize,
-    /// A bit for each row that lives; `None` if all do.
+    /// One bit per row, set if it is live; `None` if all are.
     pub(crate) live: Option<&'a [u64]>,
 }
 
 impl<'a> Piece<'a> {
-    /// The rows that live, in order.
+    /// Returns the live rows, in order.
     pub(crate) fn living(self) -> impl Iterator<Item = usize> + 'a {
         let all = self.live.is_none().then_some(0..self.rows);
         let some = self.live.map(bits::ones);
         all.into_iter().flatten().chain(some.into_iter().flatten())
     }
 
-    /// How many rows live.
+    /// Returns the number of live rows.
     pub(crate) fn alive(self) -> usize {
         self.live.map_or(self.rows, bits::count)
     }
@@ -235,12 +235,12 @@ pub(crate) struct ColumnData {
     kind: ColumnType,
     rows: usize,
     nulls: usize,
-    /// A bit for each value that is not null.
+    /// One bit per value, set if it is not null.
     valid: Vec<u64>,
     values: Values,
 }
 
-/// A slot for each row; what it has for a null is zero or empty.
+/// One slot per row; that of a null is zero or empty.
 #[derive(Debug, Clone, PartialEq)]
 enum Values {
     Bools(Vec<u64>),
@@ -255,7 +255,7 @@ enum Values {
     },
 }
 
-/// Strings, one behind the other.
+/// Strings, one after the other.
 #[derive(Debug, Clone, PartialEq)]
 struct Strings {
     offsets: Vec<u64>,
@@ -287,7 +287,7 @@ impl Strings {
 }
 
 impl ColumnData {
-    /// No values yet.
+    /// Returns no values.
     pub(crate) fn new(kind: ColumnType) -> Self {
         let values = match kind {
             ColumnType::Bool => Values::Bools(Vec::new()),
@@ -381,8 +381,8 @@ impl ColumnData {
         Ok(())
     }
 
-    /// Appends the living values of another column in memory. Values of another type are converted; what this type can't
-    /// hold is null.
+    /// Appends the live values of another column in memory. Values of another type are converted; those that this type
+    /// can't hold become null.
     pub(crate) fn extend_living(&mut self, from: &Self, live: Option<&[u64]>) {
         let piece = Piece {
             column: Some(from),
@@ -401,7 +401,7 @@ impl ColumnData {
         }
     }
 
-    /// Returns the values as another type, or the first row that has one which the type can't hold.
+    /// Returns the values as another type, or the first row with a value that the type can't hold.
     pub(crate) fn convert(self, to: ColumnType) -> Result<Self, usize> {
         if self.kind == to {
             return Ok(self);
@@ -416,7 +416,7 @@ impl ColumnData {
 
     /// Returns one value.
     pub(crate) fn value(&self, row: usize) -> ColumnValueRef<'_> {
-        value(self, row).expect("values in memory are whole")
+        value(self, row).expect("values in memory are valid")
     }
 }
 
@@ -425,8 +425,8 @@ pub(crate) fn first_valid(data: &ColumnData) -> Option<usize> {
     bits::ones(&data.valid).next()
 }
 
-/// Returns the values of a column as another type. What the type can't hold is null: a column is
-/// [retyped](super::Schema::retype) only if every living value fits, so these are values of dead rows.
+/// Returns the values of a column as another type. Values that the type can't hold become null: a column is
+/// [retyped](super::Schema::retype) only if every live value fits, so these are values of dead rows.
 pub(crate) fn convert(column: &dyn ColumnRead, to: ColumnType) -> Result<ColumnData> {
     let mut data = ColumnData::new(to);
     for row in 0..column.rows() {
@@ -438,7 +438,7 @@ pub(crate) fn convert(column: &dyn ColumnRead, to: ColumnType) -> Result<ColumnD
     Ok(data)
 }
 
-/// Returns the first of some rows whose value a type can't hold: what has to be looked at before a column is
+/// Returns the first of some rows whose value a type can't hold. It is checked before a column is
 /// [retyped](super::Schema::retype).
 pub(crate) fn first_lossy(
     column: &dyn ColumnRead,
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_type_are_read_back() {
+    fn values_of_every_type_are_read_as_they_were_written() {
         let samples: [(ColumnType, Vec<ColumnValue>); 6] = [
             (ColumnType::Bool, vec![true.into(), false.into()]),
             (ColumnType::Int, vec![i64::MIN.into(), 7.into()]),

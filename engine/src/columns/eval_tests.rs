@@ -1,4 +1,4 @@
-//! Filters against the obvious: random columns, rows and expressions, each row looked at by itself.
+//! Filters compared with the obvious: random columns, rows and expressions, each row evaluated by itself.
 
 use super::batch::{ColumnBatch, ColumnSource};
 use super::bits;
@@ -18,7 +18,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below `below`.
+    /// Returns a number below `below`.
     pub(crate) fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -72,7 +72,7 @@ const TIMES: [(i64, &str); 4] = [
     (951_825_600_500_000, "2000-02-29T14:00:00.5+02:00"),
 ];
 
-/// Rows: their keys, and a value for each column.
+/// Rows: their keys, and one value per column.
 pub(crate) struct Rows {
     pub(crate) schema: Schema,
     pub(crate) keys: Vec<String>,
@@ -86,14 +86,14 @@ impl Rows {
             let kind = random.one(&ColumnType::ALL);
             schema.introduce(&format!("c{at}"), kind).unwrap();
         }
-        // How many of ten are null, and how many different values there are: blocks with one value are skipped.
+        // How many of ten values are null, and how many different values there are: blocks with one value are skipped.
         let habits: Vec<(usize, usize)> = (schema.columns().iter())
             .map(|_| (random.one(&[0, 1, 5, 10]), random.one(&[1, 3, 12])))
             .collect();
         let values = (0..rows).map(|row| {
             let columns = schema.columns().iter().zip(&habits);
             let value = |(column, &(nulls, most)): (&super::Column, &(usize, usize))| {
-                // Other values further on.
+                // Later rows have other values.
                 let shift = row / 3000;
                 match random.below(10) < nulls {
                     true => ColumnValue::Null,
@@ -110,7 +110,7 @@ impl Rows {
         }
     }
 
-    /// The rows from here to there.
+    /// Returns some of the rows.
     pub(crate) fn batch(&self, rows: std::ops::Range<usize>) -> ColumnBatch {
         let mut batch = ColumnBatch::nulls(rows.len());
         for (at, column) in self.schema.columns().iter().enumerate() {
@@ -157,13 +157,13 @@ impl KeyRead for Keys<'_> {
     }
 }
 
-/// A literal: as it is written, and what it is.
+/// A literal: its text and its value.
 #[derive(Debug, Clone)]
 enum Literal {
     Null,
     Bool(bool),
     Int(i64),
-    /// Halves, which are exact.
+    /// Multiples of one half, which are exact.
     Float(f64),
     String(String),
     Time(i64, &'static str),
@@ -181,14 +181,14 @@ impl Literal {
         }
     }
 
-    /// How a value compares with it; `None` if one of them is null.
+    /// Compares a value with it; `None` if one of them is null.
     fn compare(&self, value: &ColumnValue) -> Option<Ordering> {
         Some(match (value, self) {
             (ColumnValue::Null, _) | (_, Self::Null) => return None,
             (ColumnValue::Bool(a), Self::Bool(b)) => a.cmp(b),
             (ColumnValue::Int(a), Self::Int(b)) => a.cmp(b),
             (ColumnValue::Int(a), Self::Float(b)) => {
-                // Twice as much is whole.
+                // Doubled, they are integers.
                 (i128::from(*a) * 2).cmp(&((b * 2.0) as i128))
             }
             (ColumnValue::Float(a), Self::Float(b)) => a.partial_cmp(b)?,
@@ -206,7 +206,7 @@ impl Literal {
     }
 }
 
-/// An expression: as it is written, and what it is for a row.
+/// An expression: its text, and its result for a row.
 enum Cond {
     Compare(usize, &'static str, Literal),
     Between(usize, Literal, Literal, bool),
@@ -222,7 +222,7 @@ enum Cond {
     Is(Box<Cond>, Option<bool>, bool),
 }
 
-/// The key, where a column is asked for.
+/// Stands for the key instead of a column.
 const KEY: usize = usize::MAX;
 
 fn literal(random: &mut Random, kind: ColumnType) -> Literal {
@@ -357,7 +357,7 @@ impl Cond {
         }
     }
 
-    /// What it is for a row, by the tables of the SQL standard.
+    /// Returns its result for a row, by the tables of the SQL standard.
     fn is(&self, rows: &Rows, row: usize) -> Option<bool> {
         let value = |column: usize| match column {
             KEY => ColumnValue::String(rows.keys[row].clone()),
@@ -440,7 +440,7 @@ fn like(pattern: &[char], text: &[char]) -> bool {
     }
 }
 
-/// Asks random expressions of rows, of which `sources` have some each. Returns how many rows passed.
+/// Evaluates random expressions on rows that are distributed over `sources`. Returns how many rows passed.
 pub(crate) fn compare(
     random: &mut Random,
     rows: &Rows,
@@ -474,7 +474,7 @@ pub(crate) fn compare(
 }
 
 #[test]
-fn filters_of_batches_are_what_rows_say_one_by_one() {
+fn filters_on_batches_equal_row_by_row_evaluation() {
     let mut passed = 0;
     for seed in 0..300 {
         println!("seed {seed}");
@@ -500,7 +500,7 @@ fn filters_of_batches_are_what_rows_say_one_by_one() {
 }
 
 #[test]
-fn filters_of_many_blocks_are_what_rows_say_one_by_one() {
+fn filters_on_many_blocks_equal_row_by_row_evaluation() {
     for seed in 0..4 {
         println!("seed {seed}");
         let mut random = Random::new(seed + 1000);
@@ -511,7 +511,7 @@ fn filters_of_many_blocks_are_what_rows_say_one_by_one() {
 }
 
 #[test]
-fn a_column_that_is_not_there_is_null_and_a_retyped_one_is_converted() {
+fn missing_columns_are_null_and_retyped_ones_are_converted() {
     let mut schema = Schema::default();
     schema.introduce("n", ColumnType::Float).unwrap();
     schema.introduce("none", ColumnType::String).unwrap();
@@ -542,7 +542,7 @@ fn a_column_that_is_not_there_is_null_and_a_retyped_one_is_converted() {
         .unwrap()
         .bind(&ints)
         .unwrap();
-    // What the type can't hold are values of dead rows.
+    // Values that the type can't hold are those of dead rows.
     assert_eq!(bound.mask(&batch, &Keys(&keys)).unwrap(), [0]);
 }
 
@@ -568,7 +568,7 @@ fn lists_of_any_length_pass_their_members() {
         batch.set(id, data);
     }
     for count in 1..30 {
-        // Every other one, so that none touch.
+        // Every second one, so that none touch.
         let members: Vec<i64> = (0..count).map(|at| at * 2 - 9).collect();
         let expected = members
             .iter()

@@ -1,4 +1,4 @@
-//! Which columns there are: names, ids, types.
+//! The columns of a database: names, ids, types.
 
 use super::value::ColumnType;
 use crate::error::{Error, Result};
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The most columns of a database.
+/// The maximum number of columns in a database.
 pub const MAX_COLUMNS: usize = 1_000;
-/// The longest name of a column, in bytes.
+/// The maximum length of a column's name in bytes.
 pub const MAX_COLUMN_NAME: usize = 255;
-/// Names that stand for the parts of a row that every row has.
+/// Names of the parts that every row has.
 pub(crate) const RESERVED_NAMES: [&str; 3] = ["key", "text", "vector"];
-/// How many names a message lists.
+/// The number of names that a message lists.
 const LISTED: usize = 20;
 
-/// The number of a column: what files and logs know it by. Never used twice.
+/// The number of a column, by which files and logs know it. It is never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct ColumnId(pub(crate) u32);
@@ -26,13 +26,13 @@ impl fmt::Display for ColumnId {
     }
 }
 
-/// A column: its name is how users know it, its id how files do.
+/// A column. Users know it by its name, files by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Column {
-    /// Its number.
+    /// The number of the column.
     pub(crate) id: ColumnId,
-    /// Its name.
+    /// The name of the column.
     pub name: String,
     /// The type of its values.
     pub kind: ColumnType,
@@ -42,12 +42,12 @@ pub struct Column {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
 pub(crate) struct Schema {
-    /// Ascending by id.
+    /// The columns, ascending by id.
     columns: Vec<Column>,
     next_id: u32,
 }
 
-/// A schema as the version record holds it: names mapped to ids.
+/// A schema in the version record: a map from names to ids.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -86,10 +86,10 @@ impl TryFrom<Record> for Schema {
 }
 
 impl Schema {
-    /// The schema of these columns, of which no id is `next_id` or higher.
+    /// Returns the schema of these columns, whose ids are below `next_id`.
     ///
     /// # Errors
-    /// What contradicts itself.
+    /// A message about an inconsistency.
     pub(crate) fn of(
         columns: impl IntoIterator<Item = Column>,
         next_id: u32,
@@ -117,17 +117,17 @@ impl Schema {
         Ok(Self { columns, next_id })
     }
 
-    /// Returns `true` if there is no column, and never was one.
+    /// Returns `true` if there is no column and there never was one.
     pub(crate) fn is_new(&self) -> bool {
         self.next_id == 0
     }
 
-    /// The columns, in the order in which they were introduced.
+    /// Returns the columns, in the order in which they were introduced.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// No column has this id or a higher one.
+    /// Returns the next id: no column has this id or a higher one.
     pub(crate) fn next_id(&self) -> u32 {
         self.next_id
     }
@@ -140,7 +140,7 @@ impl Schema {
     /// Returns the columns of these names.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is none of a name.
+    /// [`Error::Invalid`] if there is no column with a name.
     pub(crate) fn named(&self, names: &[String]) -> Result<Vec<&Column>> {
         let find = |name: &String| {
             let column = self.find(name);
@@ -152,12 +152,12 @@ impl Schema {
     /// Adds a column.
     ///
     /// # Errors
-    /// `Invalid` if the name can't be one of a column or is taken, or if there are too many.
+    /// [`Error::Invalid`] if the name is not valid for a column or is taken, or if there are too many columns.
     pub(crate) fn introduce(&mut self, name: &str, kind: ColumnType) -> Result<&Column> {
         check_name(name).map_err(Error::invalid)?;
         if let Some(column) = self.find(name) {
             return Err(Error::invalid(format!(
-                "there is a column {name:?} already, of type {}",
+                "column {name:?} exists already, with type {}",
                 column.kind
             )));
         }
@@ -177,16 +177,16 @@ impl Schema {
         Ok(self.columns.last().expect("just pushed"))
     }
 
-    /// Returns `true` if one of these columns is newer than all that there are.
+    /// Returns `true` if one of these columns is newer than all in the schema.
     pub(crate) fn lacks(&self, named: &[Column]) -> bool {
         named.iter().any(|column| column.id.0 >= self.next_id)
     }
 
-    /// Adds the columns of a logged batch that are new, batches in their order. Columns with ids that are known or were
-    /// dropped are passed over: the record that knows of them is newer than the batch.
+    /// Adds the new columns of logged batches, given in order. Columns whose ids are known, or were dropped, are
+    /// skipped: the record with these ids is newer than the batch.
     ///
     /// # Errors
-    /// What contradicts the columns so far.
+    /// A message about a conflict with the columns so far.
     pub(crate) fn merge(&mut self, named: &[Column]) -> Result<(), String> {
         let new = named.iter().filter(|column| column.id.0 >= self.next_id);
         let new: Vec<Column> = new.cloned().collect();
@@ -198,8 +198,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Returns what files and logs tell of columns, the oldest first, where no record does. Of a column that they tell several things,
-    /// the last counts; of two with one name, the older was dropped.
+    /// Returns the columns that files and logs mention, given oldest first, if there is no record. If they disagree
+    /// about a column, the last one counts; of two columns with one name, the older was dropped.
     pub(crate) fn told(columns: impl IntoIterator<Item = Column>) -> Self {
         let mut known = BTreeMap::new();
         let columns = columns.into_iter().filter(|column| column.id.0 < u32::MAX);
@@ -213,21 +213,21 @@ impl Schema {
         Self::of(newest, next).expect("ids and names are there once, and none is too high")
     }
 
-    /// Removes a column. Its id is not used again, and its values go with the rows that have them.
+    /// Removes a column. Its id is not used again, and its values disappear with their rows.
     ///
     /// # Errors
-    /// `Invalid` if there is none of this name.
+    /// [`Error::Invalid`] if there is no column with this name.
     pub(crate) fn drop(&mut self, name: &str) -> Result<Column> {
         let at = self.columns.iter().position(|column| column.name == name);
         let at = at.ok_or_else(|| Error::invalid(self.unknown(name)))?;
         Ok(self.columns.remove(at))
     }
 
-    /// Gives a column another type, of which it is known or still has to be seen that it can hold every value: files and
-    /// logs keep their values as they are, and they are converted when they are read.
+    /// Changes the type of a column. Its values must all fit the new type, which the caller may have to check: files
+    /// and logs keep their values, which are converted when they are read.
     ///
     /// # Errors
-    /// `Invalid` if there is none of this name, or if values of its type are never values of the other.
+    /// [`Error::Invalid`] if there is no column with this name, or if values of its type never fit the other.
     pub(crate) fn retype(&mut self, name: &str, to: ColumnType) -> Result<Retyped> {
         let unknown = self.unknown(name);
         let column = self.columns.iter_mut().find(|column| column.name == name);
@@ -252,7 +252,7 @@ impl Schema {
         })
     }
 
-    /// Returns what to say of a name that no column has.
+    /// Returns the message for a name that no column has.
     pub(crate) fn unknown(&self, name: &str) -> String {
         let near = self.columns.iter().map(|column| &column.name);
         let mut near = near.filter(|other| other.to_lowercase() == name.to_lowercase());
@@ -264,7 +264,7 @@ impl Schema {
         )
     }
 
-    /// Returns the columns in words.
+    /// Returns a list of the columns for a message.
     pub(crate) fn list(&self) -> String {
         let listed = self.columns.iter().take(LISTED);
         let listed: Vec<_> = listed.map(|c| format!("{} ({})", c.name, c.kind)).collect();
@@ -282,21 +282,21 @@ impl Schema {
     }
 }
 
-/// A column that got another type.
+/// A column whose type was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retyped {
-    /// Which.
+    /// The column.
     pub(crate) id: ColumnId,
-    /// What it was.
+    /// Its old type.
     pub(crate) from: ColumnType,
-    /// What it is.
+    /// Its new type.
     pub(crate) to: ColumnType,
-    /// Some values of the old type are none of the new: every stored value has to be looked at before the change is
-    /// committed (see [`first_lossy`](super::first_lossy)).
+    /// Whether some values of the old type do not fit the new one: then every stored value must be checked before the
+    /// change is committed (see [`first_lossy`](super::first_lossy)).
     pub(crate) needs_look: bool,
 }
 
-/// Whether values of one type are always values of another, or, with `false`, some are; `None` if none is.
+/// Returns `true` if all values of one type fit another, `false` if only some do; `None` if none do.
 fn lossless(from: ColumnType, to: ColumnType) -> Option<bool> {
     use ColumnType as Type;
     match (from, to) {
@@ -310,24 +310,24 @@ fn lossless(from: ColumnType, to: ColumnType) -> Option<bool> {
     }
 }
 
-/// Checks that a name can be one of a column.
+/// Checks that a name is valid for a column.
 ///
 /// # Errors
-/// What is wrong, and what to do instead.
+/// A message that says what is wrong and what to do instead.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if RESERVED_NAMES.contains(&name) {
         return Err(format!(
-            "{name:?} is a part of every row and can't be the name of a column; give the column another name"
+            "{name:?} is part of every row and can't be the name of a column; give the column another name"
         ));
     }
     if name.is_empty() || name.len() > MAX_COLUMN_NAME {
         return Err(format!(
-            "the name of a column has 1 to {MAX_COLUMN_NAME} bytes, not {}",
+            "the name of a column must have 1 to {MAX_COLUMN_NAME} bytes, not {}",
             name.len()
         ));
     }
     if let Some(c) = name.chars().find(|c| c.is_control()) {
-        return Err(format!("the name of a column can't have {c:?} in it"));
+        return Err(format!("the name of a column can't contain {c:?}"));
     }
     Ok(())
 }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_names_mapped_to_ids_and_comes_back() {
+    fn a_schema_is_written_and_read_as_a_map_from_names_to_ids() {
         let mut schema = schema();
         schema.drop("lang").unwrap();
         let json = serde_json::to_string(&schema).unwrap();
@@ -394,7 +394,7 @@ mod tests {
         merged.drop("lang").unwrap();
         merged.merge(&columns).unwrap();
         assert_eq!(merged.find("lang"), None);
-        // Another column with the name of one that is there.
+        // A new column with the name of an existing one.
         let twice = [Column {
             id: ColumnId(7),
             ..columns[0].clone()
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_record_the_last_word_on_a_column_counts() {
+    fn without_a_record_the_last_mention_of_a_column_counts() {
         let column = |id, name: &str, kind| Column {
             id: ColumnId(id),
             name: name.into(),

@@ -1,4 +1,4 @@
-//! One value of a column: its type, owned and borrowed.
+//! One value of a column: its type, and the value, owned or borrowed.
 
 use super::time;
 use crate::error::{Error, Result};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest string of a column, in bytes. Longer ones are texts.
+/// The maximum length of a string in a column, in bytes. Longer strings belong in the text.
 pub const MAX_STRING: usize = 1 << 20;
-/// The most strings in a list.
+/// The maximum number of strings in a list.
 pub const MAX_LIST: usize = 10_000;
 
-/// What the values of a column are. Any of them may be null.
+/// The type of a column's values. Any value may be null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnType {
@@ -25,12 +25,12 @@ pub enum ColumnType {
     String,
     /// A list of strings.
     Strings,
-    /// A point in time: microseconds since 1970 in UTC, RFC 3339 in text.
+    /// A point in time: microseconds since 1970 in UTC, as text in RFC 3339.
     Timestamp,
 }
 
 impl ColumnType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 6] = [
         Self::Bool,
         Self::Int,
@@ -40,7 +40,7 @@ impl ColumnType {
         Self::Timestamp,
     ];
 
-    /// Returns the name that users write.
+    /// Returns the name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -52,7 +52,7 @@ impl ColumnType {
         }
     }
 
-    /// Returns the number that stands for it on disk.
+    /// Returns the number of the type on disk.
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Bool => 1,
@@ -64,7 +64,7 @@ impl ColumnType {
         }
     }
 
-    /// Returns the type that a number on disk stands for.
+    /// Returns the type with this number on disk.
     pub(crate) fn of_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
@@ -120,7 +120,7 @@ pub enum ColumnValue {
     Timestamp(i64),
 }
 
-/// A [`ColumnValue`], borrowed from where it lies.
+/// A [`ColumnValue`], borrowed.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ColumnValueRef<'a> {
@@ -141,22 +141,23 @@ pub enum ColumnValueRef<'a> {
 }
 
 impl ColumnValue {
-    /// Returns the type, `None` of null.
+    /// Returns the type; `None` for null.
     pub fn kind(&self) -> Option<ColumnType> {
         self.as_ref().kind()
     }
 
-    /// Reads a point in time of RFC 3339: `2024-05-01T12:00:00.25+02:00`, or a date alone, which is its midnight in UTC.
+    /// Parses a point in time in RFC 3339: `2024-05-01T12:00:00.25+02:00`, or a date alone, which means midnight in
+    /// UTC.
     ///
     /// # Errors
-    /// [`Error::Invalid`] says what is expected.
+    /// [`Error::Invalid`], with what is expected.
     pub fn timestamp(text: &str) -> Result<Self> {
         time::parse(text)
             .map(Self::Timestamp)
             .map_err(Error::invalid)
     }
 
-    /// Returns the value as it stands in JSON: a timestamp is a string of RFC 3339.
+    /// Returns the value as JSON, in which a timestamp is a string in RFC 3339.
     pub fn to_json(&self) -> serde_json::Value {
         self.as_ref().to_json()
     }
@@ -176,10 +177,10 @@ impl ColumnValue {
         }
     }
 
-    /// Checks what has to hold of every stored value: finite numbers, and nothing longer than can be stored.
+    /// Checks the requirements of stored values: numbers are finite, and nothing exceeds the limits.
     ///
     /// # Errors
-    /// What is wrong, without naming row and column.
+    /// A message about what is wrong, without row and column.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.as_ref().check()
     }
@@ -200,7 +201,7 @@ impl ColumnValue {
             (Self::String(value), Type::Timestamp) => Self::Timestamp(time::parse(&value).ok()?),
             (Self::String(value), Type::Int) => {
                 let number: i64 = value.parse().ok()?;
-                // "007" and "+7" would come back as "7".
+                // "007" and "+7" would become "7".
                 (number.to_string() == value).then_some(Self::Int(number))?
             }
             // A column may have had several types since the value was stored.
@@ -217,7 +218,7 @@ impl ColumnValue {
 }
 
 impl ColumnValueRef<'_> {
-    /// Returns the type, `None` of null.
+    /// Returns the type; `None` for null.
     pub fn kind(&self) -> Option<ColumnType> {
         Some(match self {
             Self::Null => return None,
@@ -245,7 +246,7 @@ impl ColumnValueRef<'_> {
         }
     }
 
-    /// Returns the value as it stands in JSON: a timestamp is a string of RFC 3339.
+    /// Returns the value as JSON, in which a timestamp is a string in RFC 3339.
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Null => serde_json::Value::Null,
@@ -258,44 +259,44 @@ impl ColumnValueRef<'_> {
         }
     }
 
-    /// Checks what has to hold of every stored value.
+    /// Checks the requirements of stored values.
     ///
     /// # Errors
-    /// What is wrong, without naming row and column.
+    /// A message about what is wrong, without row and column.
     pub(crate) fn check(&self) -> Result<(), String> {
         let string = |value: &str| match value.len() {
             len if len > MAX_STRING => Err(format!(
-                "a string of {len} bytes; {MAX_STRING} at most can be stored in a column, more in the text"
+                "a string of {len} bytes is too long; at most {MAX_STRING} can be stored in a column, more in the text"
             )),
             _ => Ok(()),
         };
         match self {
-            Self::Float(value) if !value.is_finite() => Err(format!(
-                "{value} is no number that can be stored; leave it out"
-            )),
+            Self::Float(value) if !value.is_finite() => {
+                Err(format!("{value} can't be stored; omit it"))
+            }
             Self::String(value) => string(value),
             Self::Strings(values) if values.len() > MAX_LIST => Err(format!(
-                "a list of {} strings; {MAX_LIST} at most can be stored",
+                "a list of {} strings is too long; at most {MAX_LIST} can be stored",
                 values.len()
             )),
             Self::Strings(values) => values.iter().try_for_each(|value| string(value)),
             Self::Timestamp(value) if !time::is_storable(*value) => Err(format!(
-                "{value} microseconds since 1970 are outside of the years 0000 to 9999"
+                "{value} microseconds since 1970 are outside the years 0000 to 9999"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// The float that equals an integer, if there is one.
+/// Returns the float that equals an integer, if there is one.
 pub(crate) fn exact_float(value: i64) -> Option<f64> {
     let float = value as f64;
     (exact_int(float) == Some(value)).then_some(float)
 }
 
-/// The integer that equals a float, if there is one.
+/// Returns the integer that equals a float, if there is one.
 pub(crate) fn exact_int(value: f64) -> Option<i64> {
-    // -2^63 is a float, 2^63 - 1 is not: the range is half open.
+    // -2^63 is a float, 2^63 - 1 is not, so the range is half open.
     let within = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value);
     (within && value.fract() == 0.0).then_some(value as i64)
 }
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_are_read_back() {
+    fn names_and_numbers_are_read_as_they_are_written() {
         for kind in ColumnType::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
             assert_eq!(ColumnType::of_number(kind.number()), Some(kind));

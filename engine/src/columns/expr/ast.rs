@@ -1,9 +1,9 @@
-//! An expression as it was written, without the schema.
+//! A filter as it was written, without the schema.
 
 use super::number::Number;
 use std::sync::Arc;
 
-/// A filter as it was written. [`bind`](Self::bind) finds out what it means for a schema.
+/// A filter as it was written. [`bind`](Self::bind) resolves its columns with a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
     pub(super) text: Arc<str>,
@@ -17,8 +17,8 @@ impl Expr {
     }
 }
 
-/// A part of an expression. Chains of `AND` and of `OR` are flat, so what nests is at most as deep as
-/// [`MAX_DEPTH`](super::MAX_DEPTH).
+/// A part of an expression. Chains of `AND` and of `OR` are flat, so the tree is at most
+/// [`MAX_DEPTH`](super::MAX_DEPTH) deep.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Ast {
     And(Vec<Ast>),
@@ -53,7 +53,7 @@ pub(super) enum Ast {
     Like {
         column: Name,
         pattern: Literal,
-        /// `None`: no character escapes another.
+        /// `None` if no character escapes another.
         escape: Option<char>,
         negated: bool,
     },
@@ -63,16 +63,16 @@ pub(super) enum Ast {
     },
 }
 
-/// The name of a column, and the character where it is.
+/// The name of a column, and its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) name: String,
     pub(super) at: usize,
-    /// It was in double quotes.
+    /// Whether it was in double quotes.
     pub(super) quoted: bool,
 }
 
-/// A value, and the character where it is.
+/// A value, and its position in the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Literal {
     pub(super) value: LiteralValue,
@@ -98,7 +98,7 @@ pub(super) enum Compare {
 }
 
 impl Compare {
-    /// The comparison with its sides exchanged.
+    /// Returns the comparison with its sides exchanged.
     pub(super) fn flipped(self) -> Self {
         match self {
             Self::Equal | Self::NotEqual => self,

@@ -1,4 +1,5 @@
-//! From text to an expression: `sqlparser` reads it, with a dialect for `HAS`, and what filters do not have is refused by name.
+//! Parses the text of a filter: `sqlparser` reads it, with a dialect for `HAS`, and whatever filters do not support is
+//! refused by name.
 
 use super::ast::{Ast, Compare, Expr, Literal, LiteralValue, Name};
 use super::number::Number;
@@ -10,10 +11,10 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace, Word};
 
 impl Expr {
-    /// Reads an expression.
+    /// Parses a filter.
     ///
     /// # Errors
-    /// What is wrong, or not part of filters, with the character where it is.
+    /// A message, with the position of what is wrong or not supported in filters.
     pub fn parse(text: &str) -> Result<Self, ExprError> {
         let source = Source::new(text)?;
         let tokens = source.tokens()?;
@@ -25,7 +26,7 @@ impl Expr {
     }
 }
 
-/// SQL without the features that other databases add, and with `HAS`.
+/// SQL without the extensions of other databases, and with `HAS`.
 #[derive(Debug)]
 struct Filters;
 
@@ -56,7 +57,7 @@ impl Dialect for Filters {
         if !is_has(&at.token) {
             return None;
         }
-        // Nothing else is copied: what stands before a HAS may be long.
+        // Nothing else is copied, because the text before a HAS may be long.
         if !matches!(left, Sql::Identifier(_) | Sql::CompoundIdentifier(_)) {
             let at = at.span.start;
             let what = format!("has follows the name of a column{at}");
@@ -75,7 +76,7 @@ fn is_has(token: &Token) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("has"))
 }
 
-/// Words that mean something in a filter. All others are names, whatever they are elsewhere.
+/// Returns the keyword for words that have a meaning in filters. All others are names, whatever they mean elsewhere.
 fn keyword(word: &Word) -> Keyword {
     match word.keyword {
         known @ (Keyword::AND
@@ -102,16 +103,16 @@ fn foreign(word: &str) -> Option<&'static str> {
             "filters have no sub-queries; a filter is the condition alone"
         }
         "cast" | "try_cast" | "convert" | "collate" => {
-            "filters have no casts; values are compared as what their columns are"
+            "filters have no casts; values are compared as the types of their columns"
         }
         "ilike" | "rlike" | "regexp" | "similar" | "glob" => {
-            "filters have LIKE alone, with % and _, and it minds case"
+            "filters have only LIKE, with % and _, which is case-sensitive"
         }
         "case" | "when" | "interval" | "distinct" | "xor" | "div" | "mod" | "overlaps" => {
             "filters do not have this; they have = != < <= > >=, AND, OR, NOT, IN, LIKE, BETWEEN, IS and HAS"
         }
         "date" | "timestamp" | "time" => {
-            "a point in time is a string alone, such as '2024-05-01T12:00:00Z'"
+            "a point in time is only a string, such as '2024-05-01T12:00:00Z'"
         }
         "nan" | "infinity" => "filters have no such number",
         _ => return None,
@@ -120,7 +121,7 @@ fn foreign(word: &str) -> Option<&'static str> {
 
 struct Source<'a> {
     text: &'a str,
-    /// The character at which each line begins.
+    /// The position at which each line begins.
     lines: Vec<usize>,
     chars: usize,
 }
@@ -133,7 +134,7 @@ impl<'a> Source<'a> {
                 text,
                 MAX_EXPR,
                 format!(
-                    "the filter has {chars} characters, and {MAX_EXPR} are the most; many keys can be given as a set of keys"
+                    "the filter has {chars} characters, but at most {MAX_EXPR} are allowed; many keys can be given as a set of keys"
                 ),
             ));
         }
@@ -150,7 +151,7 @@ impl<'a> Source<'a> {
         ExprError::new(self.text, at, what)
     }
 
-    /// The character at a place; the end of the text for one that is nowhere.
+    /// Returns the position of a place; the end of the text if the place is unknown.
     fn at(&self, place: Location) -> usize {
         let line = usize::try_from(place.line).unwrap_or(usize::MAX);
         let start = line.checked_sub(1).and_then(|line| self.lines.get(line));
@@ -163,7 +164,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The tokens, without spaces. All that could be anything but a filter is refused here.
+    /// Returns the tokens, without spaces. Tokens that can't be in a filter are refused here.
     fn tokens(&self) -> Result<Vec<TokenWithSpan>, ExprError> {
         let tokens = Tokenizer::new(&Filters, self.text).tokenize_with_location();
         let tokens = tokens.map_err(|e| self.wrong(self.at(e.location), lower(&e.message)))?;
@@ -194,9 +195,9 @@ impl<'a> Source<'a> {
                 | Token::Gt
                 | Token::GtEq => {}
                 Token::Number(_, false) => {}
-                // Before a number; between values it would be arithmetic.
+                // Before a number it is a sign; between values it would be arithmetic.
                 Token::Minus if !ends_value(kept.last()) => {}
-                // The tokenizer places it behind the zero.
+                // The tokenizer places it after the zero.
                 Token::HexStringLiteral(_) if self.text.chars().nth(at) == Some('x') && at > 0 => {
                     return Err(self.wrong(at - 1, refusal(&token.token)));
                 }
@@ -213,7 +214,7 @@ impl<'a> Source<'a> {
                 }
                 _ => chained,
             };
-            // Each nests what stands before it, and the parser drops that by recursion.
+            // Each of these nests what precedes it, and the parser drops that recursively.
             if chained > MAX_DEPTH {
                 return Err(self.wrong(
                     at,
@@ -228,7 +229,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A parenthesis after a name calls a function.
+    /// A parenthesis after a name is a function call.
     fn opens(&self, before: Option<&TokenWithSpan>, at: usize) -> Result<(), ExprError> {
         match before.map(|token| &token.token) {
             Some(Token::Word(word)) if word.keyword == Keyword::NoKeyword => {
@@ -270,7 +271,7 @@ impl<'a> Source<'a> {
         Ok(parsed)
     }
 
-    /// Takes the place out of a parser's message.
+    /// Separates the place from a parser's message.
     fn placed(&self, what: &str) -> (String, usize) {
         let place = || {
             let (what, place) = what.rsplit_once(" at Line: ")?;
@@ -282,7 +283,7 @@ impl<'a> Source<'a> {
         (lower(&what.replace("EOF", "the end")), at)
     }
 
-    /// Says it better where a word of SQL is at a place or before it that filters do not have.
+    /// Returns a better message if there is a word of SQL that filters do not support at a place or before it.
     fn explained(&self, tokens: &[TokenWithSpan], at: usize, what: String) -> ExprError {
         let next = tokens.partition_point(|token| self.at(token.span.start) < at);
         let near = [
@@ -300,7 +301,7 @@ impl<'a> Source<'a> {
         self.wrong(at, what)
     }
 
-    /// The character at which an expression begins, found without recursion: chains of operators nest to the left.
+    /// Returns the position at which an expression begins, without recursion: chains of operators nest to the left.
     fn start(&self, mut expr: &Sql) -> usize {
         loop {
             expr = match expr {
@@ -323,7 +324,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The expression without what the parser knows of other statements.
+    /// Converts an expression of the parser, which knows other statements too.
     fn convert(&self, expr: &Sql, depth: usize) -> Result<Ast, ExprError> {
         if depth > MAX_DEPTH {
             return Err(self.wrong(
@@ -385,7 +386,7 @@ impl<'a> Source<'a> {
             }) => Ok(Ast::Constant(None)),
             Sql::Value(_) | Sql::UnaryOp { .. } => {
                 let literal = self.literal(expr)?;
-                Err(self.wrong(literal.at, "a value alone is no condition; compare a column with it"))
+                Err(self.wrong(literal.at, "a value alone is not a condition; compare a column with it"))
             }
             Sql::BinaryOp { left, op, right } => self.comparison(left, op, right),
             Sql::Between {
@@ -457,12 +458,12 @@ impl<'a> Source<'a> {
                 compare: compare.flipped(),
                 with: self.literal(left)?,
             }),
-            // Says which side is none.
-            false => Err(self.name(left).expect_err("it is no name")),
+            // This determines the side that is not a name.
+            false => Err(self.name(left).expect_err("it is not a name")),
         }
     }
 
-    /// The name of a column.
+    /// Returns the name of a column.
     fn name(&self, expr: &Sql) -> Result<Name, ExprError> {
         let parts = match unwrapped(expr) {
             Sql::Identifier(name) => std::slice::from_ref(name),
@@ -480,7 +481,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// A value.
+    /// Returns a value.
     fn literal(&self, expr: &Sql) -> Result<Literal, ExprError> {
         let expr = unwrapped(expr);
         let at = self.start(expr);
@@ -528,7 +529,7 @@ impl<'a> Source<'a> {
         Ok(Literal { value, at })
     }
 
-    /// The character of an `ESCAPE`; `None` for an empty one.
+    /// Returns the character of an `ESCAPE`; `None` for an empty one.
     fn escape(&self, expr: &Sql) -> Result<Option<char>, ExprError> {
         let Literal { value, at } = self.literal(expr)?;
         if let LiteralValue::String(escape) = value {
@@ -542,7 +543,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// An expression without the parentheses around it.
+/// Returns an expression without the parentheses around it.
 fn unwrapped(mut expr: &Sql) -> &Sql {
     while let Sql::Nested(of) = expr {
         expr = of;
@@ -557,7 +558,7 @@ fn is_name(expr: &Sql) -> bool {
     )
 }
 
-/// Whether a minus after it would take away.
+/// Returns `true` if a minus after this token would be a subtraction.
 fn ends_value(token: Option<&TokenWithSpan>) -> bool {
     token.is_some_and(|token| match &token.token {
         Token::Word(word) => word.keyword == Keyword::NoKeyword && !is_has(&token.token),
@@ -568,7 +569,7 @@ fn ends_value(token: Option<&TokenWithSpan>) -> bool {
     })
 }
 
-/// What to say of a token that is in no filter.
+/// Returns the message for a token that filters do not support.
 fn refusal(token: &Token) -> String {
     match token {
         Token::Placeholder(_) | Token::Question | Token::Colon | Token::AtSign => {
@@ -588,7 +589,7 @@ fn refusal(token: &Token) -> String {
             format!("filters do not calculate: {token} is not part of them")
         }
         Token::DoubleColon => {
-            "filters have no casts; values are compared as what their columns are".to_owned()
+            "filters have no casts; values are compared as the types of their columns".to_owned()
         }
         Token::DoubleEq => "== is not SQL; write =".to_owned(),
         Token::LBracket | Token::RBracket | Token::LBrace | Token::RBrace => {
@@ -603,7 +604,7 @@ fn refusal(token: &Token) -> String {
     }
 }
 
-/// A message of the parser's, beginning as ours do.
+/// Returns a message of the parser that begins in lower case, like ours.
 fn lower(what: &str) -> String {
     let mut chars = what.chars();
     let first = chars.next().map(|c| c.to_lowercase().to_string());

@@ -28,7 +28,7 @@ fn bind(text: &str) -> Result<BoundExpr, ExprError> {
 }
 
 #[test]
-fn all_of_the_language_is_read() {
+fn the_whole_language_is_parsed() {
     for text in [
         "year >= 2020 AND lang IN ('en','de') AND tags HAS 'rust' AND lang LIKE 'intro%' AND deleted IS NOT TRUE",
         "year = -5 or year<>+5 or 2020 <= year"
@@ -123,10 +123,10 @@ fn errors_name_the_cause_and_show_the_place() {
         ("year IN (SELECT 1)", 9, "no sub-queries"),
         ("EXISTS (SELECT 1)", 0, "no sub-queries"),
         ("year = ANY(1)", 7, "no sub-queries"),
-        ("lang ILIKE 'x'", 5, "minds case"),
+        ("lang ILIKE 'x'", 5, "case-sensitive"),
         ("CASE WHEN year = 1 THEN TRUE END", 5, "do not have this"),
-        ("at > DATE '2024-05-01'", 5, "a string alone"),
-        ("at > TIMESTAMP '2024-05-01'", 5, "a string alone"),
+        ("at > DATE '2024-05-01'", 5, "only a string"),
+        ("at > TIMESTAMP '2024-05-01'", 5, "only a string"),
         ("year IS DISTINCT FROM 5", 8, "do not have this"),
         ("lang ~ 'x'", 5, "regular expressions"),
         ("tags[1] = 'x'", 4, "tags HAS"),
@@ -139,8 +139,8 @@ fn errors_name_the_cause_and_show_the_place() {
         ("year IN ()", 9, "expected"),
         ("year = lang", 7, "lang is a name"),
         ("5 = 5", 0, "name of a column"),
-        ("5", 0, "no condition"),
-        ("'x'", 0, "no condition"),
+        ("5", 0, "not a condition"),
+        ("'x'", 0, "not a condition"),
         ("year = 1 = 2", 0, "name of a column"),
         ("lang = 'x", 7, "unterminated string"),
         ("lang = 'ä' AND\nlang = 5", 22, "this is a number"),
@@ -200,7 +200,7 @@ fn an_error_shows_the_place_in_a_long_expression() {
 }
 
 #[test]
-fn expressions_that_say_the_same_are_equal() {
+fn expressions_with_the_same_meaning_are_equal() {
     for same in [
         &[
             "year BETWEEN 5 AND 7",
@@ -265,13 +265,13 @@ fn expressions_that_say_the_same_are_equal() {
 }
 
 #[test]
-fn a_bound_expression_takes_the_memory_of_what_it_says() {
+fn a_bound_expression_takes_memory_for_its_meaning() {
     let bound = bind("year = 1 OR (score = 2 AND tags IS NULL) IS NULL OR key = 'x'").unwrap();
     let long = bind(&format!("lang IN ('{}')", "x".repeat(5000))).unwrap();
     assert!(long.bytes() > 5000 && bound.bytes() < 1000);
 }
 
-/// On a stack of so many KiB.
+/// Runs on a stack of this many KiB.
 fn on_a_stack_of<T: Send + 'static>(kib: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::Builder::new().stack_size(kib << 10);
     thread.spawn(work).unwrap().join().unwrap()
@@ -303,7 +303,7 @@ fn long_chains_are_flat() {
 }
 
 #[test]
-fn long_chains_that_break_off_are_refused() {
+fn long_incomplete_chains_are_refused() {
     on_a_stack_of(1024, || {
         for joined in [" OR ", " AND ", " = ", " IS "] {
             let text = vec!["year"; MAX_EXPR / (joined.len() + 4) - 2].join(joined);
@@ -319,7 +319,7 @@ fn long_chains_that_break_off_are_refused() {
 }
 
 #[test]
-fn what_nests_deep_or_is_too_long_is_refused() {
+fn deep_or_long_filters_are_refused() {
     on_a_stack_of(1024, || {
         let deep = |count: usize| format!("{}year = 1{}", "(".repeat(count), ")".repeat(count));
         bind(&deep(30)).unwrap();

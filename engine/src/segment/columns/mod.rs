@@ -1,7 +1,7 @@
 //! The columns of a segment's rows.
 //!
-//! Strings are sorted, each there once, and rows have their places. Every column begins on a page of its own, so damage of one is
-//! none of another.
+//! Strings are sorted and distinct, and rows have their places. Every column begins on a page of its own, so damage to
+//! one does not affect another.
 mod dictionary;
 mod meta;
 mod reader;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct ColumnsFile {
     file: Arc<SegmentFile>,
     about: ColumnsMeta,
-    /// Ascending by id.
+    /// The columns, ascending by id.
     columns: Vec<StoredColumn>,
 }
 
@@ -38,7 +38,7 @@ impl ColumnsFile {
     /// Opens a file, checking its frame and lengths.
     ///
     /// # Errors
-    /// If it can't be read, is damaged, or is no columns file.
+    /// If it can't be read, is damaged, or is not a columns file.
     pub(crate) fn open(files: &dyn Storage, path: &Path) -> Result<Self> {
         let opened = Self::open_any(files, path)?;
         let segment = opened.about.segment;
@@ -49,12 +49,17 @@ impl ColumnsFile {
     /// Opens the file of a segment wherever it is, under any name.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and if it is of another segment.
+    /// Those of [`open`](Self::open), and if it belongs to another segment.
     pub(crate) fn open_as(files: &dyn Storage, path: &Path, segment: SegmentId) -> Result<Self> {
         let opened = Self::open_any(files, path)?;
         match opened.about.segment == segment {
             true => Ok(opened),
-            false => Err(Error::corrupt(path, "meta", 0, "of another segment")),
+            false => Err(Error::corrupt(
+                path,
+                "meta",
+                0,
+                "it belongs to another segment",
+            )),
         }
     }
 
@@ -77,28 +82,28 @@ impl ColumnsFile {
         })
     }
 
-    /// The segment that a file is of, by its content; `None` if it is damaged.
+    /// Returns the segment of a file, according to its content; `None` if it is damaged.
     pub(crate) fn identify(files: &dyn Storage, path: &Path) -> Option<SegmentId> {
         let file = SegmentFile::open(files, path, Kind::Columns).ok()?;
         let meta: Meta = file.decode(Section::Meta).ok()?;
         Some(meta.about.segment)
     }
 
-    /// What the file is about.
+    /// Returns the metadata.
     pub(crate) fn meta(&self) -> &ColumnsMeta {
         &self.about
     }
 
-    /// That the file belongs to these rows; `Corrupt` otherwise.
+    /// Checks that the file belongs to these rows.
     ///
     /// # Errors
-    /// If it belongs to others.
+    /// [`Error::Corrupt`] if it belongs to others.
     pub(crate) fn expect_rows(&self, rows: &RowsFile) -> Result<()> {
         let about = &self.about;
         (self.file).expect_rows((about.segment, about.rows_hash, about.rows), rows)
     }
 
-    /// The columns as they were when the file was written: for a repair that has lost the schema.
+    /// Returns the columns as they were when the file was written, for a repair that has lost the schema.
     pub(crate) fn schema(&self) -> Schema {
         let columns = self
             .columns
@@ -107,23 +112,24 @@ impl ColumnsFile {
         Schema::of(columns, self.about.next_column).expect("META has been decoded")
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Stands for every byte of the file.
+    /// Returns the hash of the file, which covers every byte.
     pub(crate) fn content_hash(&self) -> u64 {
         self.file.container().content_hash()
     }
 
-    /// Returns a value, as its column had it when the file was written; null of a column that the file does not have.
+    /// Returns a value with the type that its column had when the file was written; null if the file does not have the
+    /// column.
     ///
     /// # Errors
     /// If it is damaged.
     ///
     /// # Panics
-    /// If the row is not one of the file's.
+    /// If the file has no such row.
     pub(crate) fn value(&self, id: ColumnId, row: RowId) -> Result<ColumnValueRef<'_>> {
         match self.column(id) {
             Some(column) => columns::value(column, row.0 as usize),
@@ -131,12 +137,13 @@ impl ColumnsFile {
         }
     }
 
-    /// Gives back the memory of what was read, for those who read all of it once.
+    /// Releases the memory of the pages that were read, for sequential readers.
     pub(crate) fn release(&self) {
         self.file.container().file().release();
     }
 
-    /// Reads everything and tells what is damaged: every page, or, if they are whole, the first thing amiss in each column.
+    /// Reads everything and returns what is damaged: every damaged page, or, if all pages are intact, the first
+    /// inconsistency in each column.
     pub(crate) fn verify(&self) -> Vec<Error> {
         let damage = self.file.damaged_chunks();
         if !damage.is_empty() {
@@ -146,8 +153,8 @@ impl ColumnsFile {
         columns.filter_map(|column| column.verify().err()).collect()
     }
 
-    /// Returns the values of a column as far as they can be read, and the rows whose value is lost. These are null. `None` if the file
-    /// does not have the column.
+    /// Returns the values of a column as far as they can be read, and the rows whose values are lost, which are null.
+    /// Returns `None` if the file does not have the column.
     pub(crate) fn salvage(&self, id: ColumnId) -> Option<(ColumnData, Vec<RowId>)> {
         let column = self.stored(id)?;
         let mut data = ColumnData::new(column.kind());
@@ -189,7 +196,7 @@ impl ColumnSource for ColumnsFile {
 }
 
 impl StoredColumn {
-    /// The column as it was when the file was written.
+    /// Returns the column as it was when the file was written.
     fn column(&self) -> &Column {
         &self.entry.column
     }
@@ -199,7 +206,7 @@ impl StoredColumn {
         (self.entry.nulls as usize) < self.rows
     }
 
-    /// Part of an array, as numbers in place.
+    /// Returns a part of an array as numbers in place.
     #[inline]
     fn numbers<T: bytemuck::AnyBitPattern>(
         &self,
@@ -209,11 +216,11 @@ impl StoredColumn {
         let width = size_of::<T>();
         assert!(range.end * width <= array.len(), "{range:?} of an array");
         let bytes = array.start + range.start * width..array.start + range.end * width;
-        // Arrays begin at multiples of 64, in a section and a mapping that do.
+        // Arrays begin at multiples of 64 in a section and a mapping that are aligned too.
         Ok(bytemuck::cast_slice(self.file.checked(&self.part, bytes)?))
     }
 
-    /// What the values say, when all bytes are those that were written.
+    /// Checks the values, once all bytes are known to be intact.
     fn verify(&self) -> Result<()> {
         let (mut previous, mut string_bytes) = (None, 0);
         for code in 0..self.string_count() {
@@ -340,7 +347,7 @@ impl ColumnRead for StoredColumn {
     }
 
     fn codes(&self, items: Range<usize>) -> Result<Codes<'_>> {
-        // Offsets of lists are numbers of the file: they may name items that it does not have.
+        // Offsets of lists come from the file, so they may refer to items that it does not have.
         let count = self.layout.values.len() / self.entry.code_bytes as usize;
         if items.end > count {
             return Err(self.wrong(format!("items {items:?} of {count}")));

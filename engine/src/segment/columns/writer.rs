@@ -19,7 +19,7 @@ struct ColumnsWriter {
 }
 
 impl ColumnsWriter {
-    /// Begins a file. `path` is where it will be once finished.
+    /// Begins a file. `path` is its final path.
     pub(crate) fn create(files: Arc<dyn Files>, path: &Path, about: ColumnsMeta) -> Result<Self> {
         let mut output = Output::create(files, path, Kind::Columns)?;
         output.begin(Section::Columns, Check::Pages)?;
@@ -42,9 +42,15 @@ impl ColumnsWriter {
     /// If ids do not ascend, or if the number of live rows differs from that of the rows file.
     pub(crate) fn push(&mut self, column: &Column, pieces: &[Piece<'_>]) -> Result<()> {
         let last = self.meta.entries.last().map(|entry| entry.column.id);
-        assert!(last.is_none_or(|last| last < column.id), "columns ascend");
+        assert!(
+            last.is_none_or(|last| last < column.id),
+            "columns must ascend"
+        );
         let alive: usize = pieces.iter().map(|piece| piece.alive()).sum();
-        assert_eq!(alive, self.meta.about.rows as usize, "a value for each row");
+        assert_eq!(
+            alive, self.meta.about.rows as usize,
+            "there must be one value per row"
+        );
         let converted = converted(pieces, column.kind)?;
         let pieces: Vec<Piece<'_>> = pieces
             .iter()
@@ -77,10 +83,10 @@ impl ColumnsWriter {
         Ok(())
     }
 
-    /// Syncs the file and gives it its name; the caller syncs the directory.
+    /// Syncs the file and renames it to its final name; the caller syncs the directory.
     pub(crate) fn finish(mut self) -> Result<Written> {
         let len = self.output.section_len();
-        assert_eq!(len, self.meta.values_len(), "arrays lie where META says");
+        assert_eq!(len, self.meta.values_len(), "arrays are where META says");
         let meta = self.meta.encoded();
         self.output.section(Section::Meta, Check::Chunks, &meta)?;
         self.output.finish()
@@ -91,7 +97,7 @@ impl ColumnsWriter {
 /// and a repair. Columns that the schema does not have are omitted.
 ///
 /// # Errors
-/// If a source is damaged, or the disk refuses.
+/// If a source is damaged, or writing fails.
 ///
 /// # Panics
 /// If the number of live rows differs from that in `about`.
@@ -102,7 +108,11 @@ pub(crate) fn write_columns(
     schema: &Schema,
     sources: &[(&dyn ColumnSource, Option<&[u64]>)],
 ) -> Result<Written> {
-    assert_eq!(about.next_column, schema.next_id(), "of the same schema");
+    assert_eq!(
+        about.next_column,
+        schema.next_id(),
+        "the schema must be the same"
+    );
     let mut writer = ColumnsWriter::create(files, path, about)?;
     for column in schema.columns() {
         let pieces = sources.iter().map(|&(source, live)| Piece {
@@ -115,7 +125,7 @@ pub(crate) fn write_columns(
     writer.finish()
 }
 
-/// The living values of those pieces that are of another type.
+/// Returns the live values of those pieces that have another type, converted.
 fn converted(pieces: &[Piece<'_>], kind: ColumnType) -> Result<Vec<Option<ColumnData>>> {
     let convert = |piece: &Piece<'_>| match piece.column {
         Some(column) if column.kind() != kind => {
@@ -126,7 +136,7 @@ fn converted(pieces: &[Piece<'_>], kind: ColumnType) -> Result<Vec<Option<Column
     pieces.iter().map(convert).collect()
 }
 
-/// A column on its way to the file.
+/// A column that is being written.
 struct Writing<'w> {
     output: &'w mut Output,
     pieces: &'w [Piece<'w>],
@@ -208,7 +218,7 @@ impl Writing<'_> {
         self.words(&words)
     }
 
-    /// Eight bytes for each row, and the place of each value in their order.
+    /// Writes eight bytes per row, with the place of each value in their order.
     fn numbers(
         &mut self,
         valid: &Valid,
@@ -291,7 +301,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// The first item of each list, and the one after the last.
+    /// Writes the first item of each list, and the one after the last.
     fn offsets(&mut self, valid: &Valid) -> Result<()> {
         self.align(ARRAY)?;
         let mut block = Vec::with_capacity(BLOCK_ROWS * 8);
@@ -321,7 +331,7 @@ impl Writing<'_> {
         self.output.write(bytemuck::cast_slice(words))
     }
 
-    /// Writes zeros up to a multiple of this.
+    /// Writes zeros up to a multiple of `to`.
     fn align(&mut self, to: u64) -> Result<()> {
         let at = self.output.section_len();
         let zeros = at.next_multiple_of(to) - at;
@@ -341,7 +351,7 @@ impl Valid {
         self.words[row / 64] >> (row % 64) & 1 == 1
     }
 
-    /// What is known of each block of values that have no order: how many are null.
+    /// Returns the statistics of each block of values without an order: the number of nulls.
     fn zones(&self) -> Vec<u8> {
         let mut zones = Zones::default();
         (0..self.rows).for_each(|row| zones.push(self.get(row).then_some(0)));
@@ -349,7 +359,7 @@ impl Valid {
     }
 }
 
-/// Gathers what is known of blocks of rows.
+/// Collects the statistics of blocks of rows.
 #[derive(Default)]
 struct Zones {
     bytes: Vec<u8>,
