@@ -26,7 +26,7 @@ def find() -> Path | None:
     """Returns the trainer: next to the interpreter, in the checkout of a debug build, or on ``PATH``."""
     places = [Path(sys.executable).parent]
     if _native.CHECKOUT is not None:
-        places += [Path(_native.CHECKOUT) / "target" / profile for profile in ("release", "debug")]
+        places += [Path(_native.CHECKOUT) / "target" / profile for profile in ("debug", "release")]
     for place in places:
         if (place / PROGRAM).is_file():
             return place / PROGRAM
