@@ -159,7 +159,7 @@ mod words;
 mod write;
 
 pub use admin::backup::{Backup, BackupOptions, backup, backup_with};
-pub use admin::draft::Draft;
+pub use admin::draft::{Draft, draft_cells};
 pub use admin::drift::Drift;
 pub use admin::machine::Machine;
 pub use admin::models::{find_model, models, open_model, register_model};
@@ -167,7 +167,7 @@ pub use admin::prune::{PruneOptions, Pruned, prune};
 pub use admin::repair::{RepairOptions, Repaired, repair};
 pub use admin::runs::training_log;
 pub use admin::salvage::{ReadRow, RowsRead, read_rows};
-pub use admin::stats::{Bytes, Stats};
+pub use admin::stats::{Bytes, CellStats, Stats};
 pub use admin::verify::{ENCODE_TOLERANCE, Verified, VerifyOptions, verify};
 pub use columns::{Column, ColumnType, ColumnValue};
 pub use database::Database;
@@ -185,12 +185,13 @@ pub use model::{bundle, encoder};
 pub use options::{CreateOptions, Options, ReadOptions};
 pub use query::explain::{Explanation, Stage};
 pub use reader::{Handle, Reader};
-pub use rebuild::learn::{AUTO_QUANTIZE_ROWS, LearnOptions, Learned, Projection, learn};
+pub use rebuild::celled::learn_cells;
+pub use rebuild::learn::{AUTO_QUANTIZE_ROWS, CellCount, LearnOptions, Learned, Projection, learn};
 pub use rebuild::own_rows::OwnRows;
 pub use rebuild::{AUTO_QUANTIZE_RECALL, AutoQuantized, RebuildOptions, Rebuilt, Trial, rebuild};
 pub use row::{
-    Filter, FoundBy, Fusion, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Query,
-    QueryOptions, Row, RowBatch, RowsKind, Search, Serving, Value, ValueRef,
+    Filter, FoundBy, Fusion, Hit, Inserted, MAX_CANDIDATES, MAX_K, MAX_KEY, MAX_TEXT, Probes,
+    Query, QueryOptions, Row, RowBatch, RowsKind, Search, Serving, Value, ValueRef,
 };
 pub use snapshot::{RowCursor, RowView, Snapshot};
 pub use stored::{Precision, Stored, StoredRef};

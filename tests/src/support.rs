@@ -1,9 +1,10 @@
 //! What the tests of the storage engine and of its faults share: small databases, and an oracle of their contents.
 
 use mopqdb::bundle::BundleWriter;
-use mopqdb::quantizer::{TrainPq, train_opq, train_pq};
+use mopqdb::quantizer::{Cells, Quantizer, TrainPq, train_opq, train_pq};
 use mopqdb::{
-    Bundle, CreateOptions, Database, Hit, Metric, Options, QueryOptions, Row, Search, Snapshot,
+    Bundle, CreateOptions, Database, Hit, Metric, Options, Probes, QueryOptions, Row, Search,
+    Snapshot,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -90,6 +91,44 @@ pub fn codebooks(
         .unwrap()
 }
 
+/// A bundle of codebooks with cells: trained on these vectors if they are few, else drawn at random, with groups.
+pub fn in_cells(
+    dir: &Path,
+    vectors: &[f32],
+    dim: usize,
+    metric: Metric,
+    cells: usize,
+    seed: u64,
+) -> Bundle {
+    let options = TrainPq::default()
+        .subspaces(4)
+        .codewords(16)
+        .iterations(4)
+        .seed(seed);
+    let quantizer = if cells <= 20 {
+        let trained = train_opq(vectors, dim, metric, &options.cells(cells));
+        trained.unwrap().quantizer
+    } else {
+        let trained = train_pq(vectors, dim, metric, &options).unwrap();
+        let mut random = Random::quiet(seed);
+        let mut values =
+            |rows: usize| -> Vec<f32> { (0..rows).flat_map(|_| random.vector(dim)).collect() };
+        let residual = metric != Metric::L2;
+        let cells = Cells::new(dim, values(cells), values(cells / 20), residual).unwrap();
+        Quantizer::builder(trained.quantizer.codebook().clone(), metric)
+            .cells(Some(cells))
+            .build()
+            .unwrap()
+    };
+    BundleWriter::new(dir.join(format!("bundle-{cells}-cells-{seed}")))
+        .metric(metric)
+        .vectors(dim)
+        .method("opq")
+        .quantizer(&quantizer)
+        .finish()
+        .unwrap()
+}
+
 /// The expected contents of a database, in the simplest form.
 #[derive(Debug, Clone, Default)]
 pub struct Oracle {
@@ -121,25 +160,67 @@ impl Oracle {
         metric: Metric,
         bundle: Option<&Bundle>,
     ) -> Vec<(String, f32)> {
+        self.query_among(query, k, metric, bundle, None, &|_| true)
+    }
+
+    /// The same, among the rows that pass a filter and are in the cells that a query with so many probes looks at.
+    pub fn query_among(
+        &self,
+        query: &[f32],
+        k: usize,
+        metric: Metric,
+        bundle: Option<&Bundle>,
+        probes: Option<Probes>,
+        passes: &dyn Fn(&str) -> bool,
+    ) -> Vec<(String, f32)> {
         let quantizer = bundle.map(|b| b.quantizer().unwrap().unwrap());
+        let cells = quantizer
+            .as_ref()
+            .map(|quantizer| quantizer.cell_scores(query).unwrap());
+        let cells = cells.unwrap_or_default();
         let mut scored: Vec<_> = (self.rows.iter())
+            .filter(|(key, _)| passes(key))
             .map(|(key, (order, vector))| {
-                let score = match &quantizer {
+                let (score, cell) = match &quantizer {
                     Some(quantizer) => {
-                        let mut codes = vec![0; quantizer.shape().subspaces()];
-                        quantizer.quantize(vector, &mut codes).unwrap();
-                        quantizer.table(query).unwrap().score(&codes)
+                        let row = quantizer.row_codes(vector).unwrap();
+                        let table = quantizer.table(query).unwrap();
+                        let cell = row.cells.first().copied();
+                        let residual = quantizer.cells().is_some_and(Cells::is_residual);
+                        let first = cell.filter(|_| residual);
+                        let first = first.map_or(0.0, |cell| cells[cell as usize]);
+                        (table.score_from(first, &row.codes), cell)
                     }
-                    None => exact(query, vector, metric),
+                    None => (exact(query, vector, metric), None),
                 };
-                (key.clone(), score, *order)
+                (key.clone(), score, *order, cell)
             })
             .collect();
+        let probes = match probes {
+            Some(Probes::Cells(probes)) => probes,
+            Some(Probes::All) => cells.len(),
+            None => QueryOptions::default_probes(cells.len()),
+        };
+        let mut best: Vec<u32> = (0..cells.len() as u32).collect();
+        best.sort_by(|&a, &b| {
+            cells[b as usize]
+                .total_cmp(&cells[a as usize])
+                .then(a.cmp(&b))
+        });
+        let mut looked_at = Vec::new();
+        for (at, cell) in best.into_iter().enumerate() {
+            let found = scored.iter().filter(|row| looked_at.contains(&row.3));
+            if at >= probes && found.count() >= k {
+                break;
+            }
+            looked_at.push(Some(cell));
+        }
+        scored.retain(|row| row.3.is_none() || looked_at.contains(&row.3));
         scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
         scored.truncate(k);
         scored
             .into_iter()
-            .map(|(key, score, _)| (key, score))
+            .map(|(key, score, _, _)| (key, score))
             .collect()
     }
 
@@ -155,11 +236,26 @@ impl Oracle {
             for k in [1, 7, 1000] {
                 let top = QueryOptions::top(k);
                 let ask = |search| snapshot.query_with(query, &top.clone().search(search));
-                if bundle.is_some() {
-                    let expected = self.query(query, k, metric, bundle);
-                    let hits = ask(Search::Codes).unwrap();
-                    let found = hits.iter().map(|hit| (hit.key.clone(), hit.score));
-                    assert_eq!(found.collect::<Vec<_>>(), expected, "k {k}");
+                let has_cells = snapshot
+                    .model()
+                    .quantizer()
+                    .is_some_and(|q| q.cells().is_some());
+                let by_cells = [
+                    None,
+                    Some(Probes::Cells(1)),
+                    Some(Probes::Cells(3)),
+                    Some(Probes::All),
+                ];
+                for probes in by_cells.into_iter().take(if has_cells { 4 } else { 1 }) {
+                    if bundle.is_some() {
+                        let expected =
+                            self.query_among(query, k, metric, bundle, probes, &|_| true);
+                        let mut top = top.clone().search(Search::Codes);
+                        top.probes = probes;
+                        let hits = snapshot.query_with(query, &top).unwrap();
+                        let found = hits.iter().map(|hit| (hit.key.clone(), hit.score));
+                        assert_eq!(found.collect::<Vec<_>>(), expected, "k {k} {probes:?}");
+                    }
                 }
                 let expected = self.query(query, k, metric, None);
                 let exact_hits = ask(Search::Exact).unwrap();

@@ -1,10 +1,10 @@
-use super::query::{check_candidates, check_codes};
+use super::query::{check_candidates, check_codes, check_probes};
 use crate::out::{Out, Table};
 use crate::rows::read_queries;
 use crate::settings::Settings;
 use anyhow::{Result, bail};
 use clap::Args;
-use mopqdb::{Machine, Query, QueryOptions, Search, Snapshot, Value};
+use mopqdb::{Machine, Probes, Query, QueryOptions, Search, Snapshot, Value};
 use serde_json::json;
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -46,6 +46,9 @@ pub struct Bench {
     /// Ask these: one text per line, or vectors (.npy, .fvecs or .fbin)
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
+    /// Cells that are looked at, or `all`, under a model with cells; default: as for queries
+    #[arg(long, value_name = "P|all", value_parser = super::query::probes)]
+    probes: Option<Probes>,
     /// Seconds of queries
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     seconds: f64,
@@ -75,10 +78,12 @@ impl Bench {
             None => Search::Exact,
         });
         check_candidates(search, self.candidates)?;
+        check_probes(search, self.probes)?;
         check_codes(search, &snapshot, &self.db)?;
         let k = self.k as usize;
         let mut options = QueryOptions::top(k).search(search);
         options.candidates = self.candidates;
+        options.probes = self.probes;
         // Also checks every checksum and brings the codes into memory: not timed.
         let plain = snapshot.on_plain_kernel()?;
         for (number, &query) in asked.iter().enumerate().take(CHECKED) {

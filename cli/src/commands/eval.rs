@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use measure::{Measured, Measurer};
 use mopqdb::eval::{EvalOptions, FindOptions, Questions};
-use mopqdb::{ModelId, Search, find_model};
+use mopqdb::{ModelId, Probes, Search, find_model};
 use page_file::PageFile;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -70,6 +70,10 @@ pub struct Eval {
     /// Candidates of `--search auto`, for every k; default: those of a query for k hits
     #[arg(long, value_name = "C")]
     candidates: Option<usize>,
+    /// Cells that `--search auto` looks at, or `all`, under a model with cells; default: as for queries. `codes` ranks the
+    /// rows of all cells
+    #[arg(long, value_name = "P|all", value_parser = super::query::probes)]
+    probes: Option<Probes>,
     /// Exclude the row that is the query itself (same text or vector)
     #[arg(long)]
     exclude_self: bool,
@@ -98,6 +102,11 @@ impl Eval {
         let (printed, shown) = self.searches();
         if let (false, Some(search)) = (shown.contains(&Search::Auto), shown.first()) {
             super::query::check_candidates(*search, self.candidates)?;
+            if self.probes.is_some() {
+                return Err(usage(format!(
+                    "--probes is for --search auto; --search {search} is measured over all rows"
+                )));
+            }
         }
         let page = self.html.as_deref().map(PageFile::open).transpose()?;
         stop::listen();
@@ -120,6 +129,7 @@ impl Eval {
         let options = EvalOptions::default()
             .cuts(cuts.clone())
             .candidates(self.candidates)
+            .probes(self.probes)
             .samples(match self.html {
                 Some(_) => html::SAMPLES,
                 None => 0,

@@ -6,8 +6,8 @@ use crate::settings::Settings;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use mopqdb::{
-    Explanation, Filter, FoundBy, Fusion, Hit, QueryOptions, Reader, RowsKind, Search, Snapshot,
-    Stage,
+    Explanation, Filter, FoundBy, Fusion, Hit, Probes, QueryOptions, Reader, RowsKind, Search,
+    Snapshot, Stage,
 };
 use serde_json::{Value, json};
 use std::fs::File;
@@ -66,6 +66,11 @@ pub struct Query {
     /// default: ten per hit, at least 400
     #[arg(long, value_name = "C")]
     candidates: Option<usize>,
+    /// Cells that are looked at, or `all`, under a model with cells (`mopqdb train --cells`); more probes raise recall and
+    /// time. If their rows are fewer than the candidates, further cells follow. Default: what `mopqdb tune` chose, else
+    /// twice the square root of the number of cells
+    #[arg(long, value_name = "P|all", value_parser = probes)]
+    probes: Option<Probes>,
     /// How `auto` combines vectors and words: `weighted`, or `rrf` for reciprocal ranks; default: weighted
     #[arg(long, value_name = "HOW", default_value = "weighted", value_parser = fusion, hide_default_value = true)]
     fusion: Fusion,
@@ -97,11 +102,13 @@ impl Query {
     /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
         check_candidates(self.search, self.candidates)?;
+        check_probes(self.search, self.probes)?;
         let mut options = QueryOptions::top(self.k as usize)
             .search(self.search)
             .fusion(self.fusion)
             .offset(self.offset);
         options.candidates = self.candidates;
+        options.probes = self.probes;
         options.min_score = self.min_score;
         options.min_similarity = self.min_similarity;
         if let Some(path) = &self.keys_from {
@@ -186,8 +193,13 @@ impl Asker {
             Some(candidates) => format!(", {candidates} candidates"),
             None => String::new(),
         };
+        let probes = match explanation.probes {
+            Some(Probes::All) => ", all cells".into(),
+            Some(Probes::Cells(probes)) => format!(", {probes} probes"),
+            None => String::new(),
+        };
         say(format!(
-            "search by {}{candidates}, queries: {queries}",
+            "search by {}{candidates}{probes}, queries: {queries}",
             explanation.search
         ));
         for stage in &explanation.stages {
@@ -195,8 +207,12 @@ impl Asker {
                 0 => String::new(),
                 pages => format!(" in {pages} pages"),
             };
+            let cells = match stage.cells {
+                0 => String::new(),
+                cells => format!(" in {cells} cells"),
+            };
             say(format!(
-                "  {:<10} {:>9.0} us {:>9} rows {:>11} bytes{pages}",
+                "  {:<10} {:>9.0} us {:>9} rows {:>11} bytes{pages}{cells}",
                 stage.name, stage.micros, stage.rows, stage.bytes
             ));
         }
@@ -298,6 +314,12 @@ impl Asker {
             if let Some(explanation) = explanation {
                 answer["search"] = json!(explanation.search.name());
                 answer["candidates"] = json!(explanation.candidates);
+                if let Some(probes) = explanation.probes {
+                    answer["probes"] = match probes {
+                        Probes::All => json!("all"),
+                        Probes::Cells(probes) => json!(probes),
+                    };
+                }
                 answer["stages"] = explanation.stages.iter().map(stage).collect();
             }
             return self.out.object(&answer);
@@ -353,7 +375,8 @@ fn object(hit: Hit) -> Value {
 
 fn stage(stage: &Stage) -> Value {
     json!({
-        "stage": stage.name, "rows": stage.rows, "bytes": stage.bytes, "pages": stage.pages, "us": stage.micros,
+        "stage": stage.name, "rows": stage.rows, "cells": stage.cells, "bytes": stage.bytes, "pages": stage.pages,
+        "us": stage.micros,
     })
 }
 
@@ -362,6 +385,27 @@ pub(super) fn check_candidates(search: Search, candidates: Option<usize>) -> Res
     match candidates {
         Some(_) if search != Search::Auto => Err(usage(format!(
             "--candidates is for --search auto; --search {search} takes none"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a number of cells, or `all`.
+pub(super) fn probes(text: &str) -> Result<Probes, String> {
+    if text == "all" {
+        return Ok(Probes::All);
+    }
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a number of cells, 1 at least, or all".into()),
+        Ok(cells) => Ok(Probes::Cells(cells)),
+    }
+}
+
+/// Refuses a number of cells where none are looked at.
+pub(super) fn check_probes(search: Search, probes: Option<Probes>) -> Result<()> {
+    match probes {
+        Some(_) if matches!(search, Search::Exact | Search::Words) => Err(usage(format!(
+            "--probes is for --search auto and codes; --search {search} looks at no cells"
         ))),
         _ => Ok(()),
     }

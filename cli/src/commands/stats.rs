@@ -2,7 +2,7 @@ use crate::out::{Out, Table, count, size};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
-use mopqdb::{Drift, Stats};
+use mopqdb::{CellStats, Drift, Stats};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -10,12 +10,13 @@ use std::path::PathBuf;
 ///
 /// New rows are in the log, later in segments, which are immutable files. A deleted or replaced row takes space in its
 /// segment until compaction removes it. `memory that a query reads` is what one query scans: the codes of all rows, or
-/// their vectors under the model `exact`. `disk` is the size of the database's files, by kind.
+/// their vectors under the model `exact`; under a model with cells a query scans a part of them. `disk` is the size of the
+/// database's files, by kind.
 ///
 /// Drift compares rows inserted since training with those it was trained on: their distance to their codes, and the
 /// codewords that they use. Retraining is advised if there are at least 1,000 new rows, and their mean error is 15%
-/// (and four standard errors) above that of the training rows, or a tenth of the codeword use has changed, or there are
-/// four times as many rows as in training.
+/// (and four standard errors) above that of the training rows, or a tenth of the codeword use has changed, or a tenth
+/// of the rows are in other cells, or there are four times as many rows as in training.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -68,6 +69,7 @@ fn labelled(stats: &Stats) -> Vec<(&'static str, String)> {
         ("active model", model(stats)),
         ("memory that a query reads", scanned(stats)),
     ];
+    lines.extend(stats.cells.as_ref().map(cells).into_iter().flatten());
     lines.extend(on_disk(stats));
     lines.extend(stats.drift.as_ref().map(drift).into_iter().flatten());
     lines.push((
@@ -85,6 +87,24 @@ fn model(stats: &Stats) -> String {
 fn scanned(stats: &Stats) -> String {
     let all = stats.scan_bytes_per_row * stats.rows as f64;
     sized(all as u64, stats.rows)
+}
+
+fn cells(cells: &CellStats) -> [(&'static str, String); 2] {
+    [
+        (
+            "cells",
+            format!(
+                "{}, {} of them empty, {} rows in the largest",
+                count(cells.cells as u64),
+                count(cells.empty as u64),
+                count(cells.largest)
+            ),
+        ),
+        (
+            "cells: imbalance (rows looked at, compared with even cells)",
+            format!("{:.2}", cells.imbalance),
+        ),
+    ]
 }
 
 /// Returns the kinds that exist, and then their sum.
@@ -140,6 +160,12 @@ fn drift(drift: &Drift) -> Vec<(&'static str, String)> {
                 format!("{:.1}%", 100.0 * drift.use_shift),
             ),
         ]);
+        if let (Some(moved), Some(shift)) = (drift.moved_cells, drift.cell_shift) {
+            lines.push((
+                "drift: cells whose share of the rows changed",
+                format!("{moved}, {:.1}% of the rows", 100.0 * shift),
+            ));
+        }
     }
     lines
 }

@@ -3,13 +3,14 @@ mod trainer;
 
 use crate::exit::usage;
 use crate::out::{Out, say};
+use crate::progress::Progress;
 use crate::rows::pairs::Columns;
 use crate::settings::Settings;
 use crate::stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use mopqdb::quantizer::TrainPq;
-use mopqdb::{LearnOptions, Metric, Reader};
+use mopqdb::{CellCount, LearnOptions, Metric, Reader, draft_cells};
 use quantize::Trained;
 use serde_json::json;
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ use std::sync::Arc;
 ///
 /// --only scorer learns how candidates are scored, a query map and the weight of words, and keeps the codes. It takes
 /// seconds, and `rebuild` then writes no codes.
+///
+/// Cells let a query look at a part of the rows. --cells N makes them together with the codes of pq and opq, which are more
+/// accurate for it. --only cells --cells N adds them to the active model, whichever method made its codes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -62,7 +66,7 @@ pub struct Train {
     valid: Option<PathBuf>,
     #[command(flatten)]
     columns: Columns,
-    /// Learn this part alone, from --pairs, and keep the others of the active model
+    /// Learn this part alone, and keep the others of the active model: the scorer, from --pairs, or cells, from the rows
     #[arg(long, value_enum)]
     only: Option<Only>,
     /// Training method
@@ -83,6 +87,10 @@ pub struct Train {
     /// Codewords per subspace [default: 256]
     #[arg(long, value_name = "L")]
     codewords: Option<usize>,
+    /// Cells of opq, pq and --only cells, so that a query looks at a part of the rows: a number, `auto` or 0 for none. `auto`
+    /// is none below a million rows, then the power of two nearest to four times their square root [default: auto]
+    #[arg(long, value_name = "auto|N|0", value_parser = cells)]
+    cells: Option<CellCount>,
     /// Dimensions of the projection [default: 128 or those of narrower vectors; pq and opq keep those of the vectors]
     #[arg(long, value_name = "N")]
     dim: Option<usize>,
@@ -145,6 +153,8 @@ enum Method {
 enum Only {
     /// The query map and the weight of words, which score candidates
     Scorer,
+    /// Cells, so that a query looks at a part of the codes, which stay what they are
+    Cells,
 }
 
 impl Method {
@@ -173,6 +183,9 @@ impl Train {
             }
             return trainer::run(&self, self.method, settings);
         }
+        if let Some(Only::Cells) = self.only {
+            return self.cells_alone(settings);
+        }
         match self.method {
             Some(method @ (Method::Pq | Method::Opq)) => {
                 self.only_for_pairs(method)?;
@@ -185,8 +198,57 @@ impl Train {
                     method.name()
                 )))
             }
-            method => trainer::run(&self, method, settings),
+            method => self.with_trainer(method, settings),
         }
+    }
+
+    /// Trains with `mopqdb-train`.
+    fn with_trainer(&self, method: Option<Method>, settings: &Settings) -> Result<()> {
+        match self.cells {
+            Some(CellCount::Exactly(1..)) => Err(usage(
+                "--cells is for --method opq and pq; `mopqdb train DB --only cells --cells N` adds cells to a model of another method",
+            )),
+            _ => trainer::run(self, method, settings),
+        }
+    }
+
+    /// Adds cells to the active model.
+    fn cells_alone(&self, settings: &Settings) -> Result<()> {
+        self.only_for_pairs(Method::Opq)?;
+        let given = [
+            ("--pairs", self.pairs.is_some()),
+            ("--valid", self.valid.is_some()),
+            ("--method", self.method.is_some()),
+            ("--subspaces", self.subspaces.is_some()),
+            ("--codewords", self.codewords.is_some()),
+            ("--epochs", self.epochs.is_some()),
+        ];
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+            return Err(usage(format!("{flag} has no meaning for --only cells")));
+        }
+        stop::listen();
+        let snapshot = Reader::open(&self.db, settings.options())?.snapshot();
+        let mut options = self.learn_options(Method::Opq);
+        options.pq.threads = settings.threads;
+        options.memory_limit = settings.memory_limit;
+        let progress = Progress::new("training cells", "steps", Some(0));
+        options.pq.watch = progress.watch();
+        let draft = draft_cells(&snapshot, &options, &self.db)?;
+        drop(progress);
+        let spec = draft.bundle().manifest().quantizer.clone();
+        let cells = spec
+            .and_then(|spec| spec.cells)
+            .map_or(0, |cells| cells.count);
+        let id = draft.register()?;
+        let mut out = Out::new(settings);
+        match out.is_json() {
+            true => out.object(&json!({"model": id.to_string(), "cells": cells}))?,
+            false => {
+                out.line(id.to_string())?;
+                say(format!("{cells} cells; `mopqdb rebuild DB` switches to it"));
+            }
+        }
+        out.flush()
     }
 
     /// Trains without flags: by distillation if the trainer is installed, otherwise by opq, which is also the method for l2.
@@ -220,7 +282,7 @@ impl Train {
             return self.quantize(Method::Opq, options, settings);
         }
         match (trainer::find(), options()) {
-            (Ok(_), _) => trainer::run(self, None, settings),
+            (Ok(_), _) => self.with_trainer(None, settings),
             (Err(_), Ok(options)) => {
                 say(WITHOUT_TRAINER);
                 self.quantize(Method::Opq, options, settings)
@@ -298,7 +360,17 @@ impl Train {
                 .codewords(self.codewords.unwrap_or(defaults.codewords))
                 .iterations(self.epochs.unwrap_or(defaults.iterations))
                 .seed(self.seed.unwrap_or(defaults.seed)))
+            .cells(self.cells.unwrap_or_default())
     }
+}
+
+/// Reads a number of cells, or `auto`.
+fn cells(text: &str) -> Result<CellCount, String> {
+    if text == "auto" {
+        return Ok(CellCount::Auto);
+    }
+    let cells = text.parse().map(CellCount::Exactly);
+    cells.map_err(|_| "a number of cells, 0 for none, or auto".into())
 }
 
 fn tell(trained: &Trained, settings: &Settings) -> Result<()> {

@@ -18,6 +18,8 @@ use std::path::PathBuf;
 /// number that finds at least `--recall` of what the largest finds. Queries under this model then take this number, in
 /// proportion to their hits, unless they set their own. After a switch to another model, that model's setting applies.
 ///
+/// Under a model with cells it tries pairs of probes and candidates, and stores the fastest that finds as much.
+///
 /// With --pairs, recall counts the right answers; with --queries (one text per line, or vectors as .npy), the hits of
 /// exact search. Use real queries: a query that is a stored row finds itself, which is misleading.
 #[derive(Debug, Args)]
@@ -82,20 +84,32 @@ impl Tune {
                 "target": self.recall,
                 "tried": tuned.tried,
                 "chosen": tuned.chosen.map(|serving| serving.candidates),
+                "chosen_probes": tuned.chosen.and_then(|serving| serving.probes),
                 "stored": tuned.chosen.is_some() && opened.is_ok(),
             }))?;
         } else {
-            let mut table = Table::new(&["candidates", "found", "of the most", "us per query", ""]);
+            let mut names = vec!["candidates", "found", "of the most", "us per query", ""];
+            let has_cells = tuned.tried.iter().any(|tried| tried.probes.is_some());
+            if has_cells {
+                names.insert(0, "probes");
+            }
+            let mut table = Table::new(&names);
             for tried in &tuned.tried {
-                let is_chosen = (tuned.chosen)
-                    .is_some_and(|serving| serving.candidates as usize == tried.candidates);
-                table.row(vec![
+                let is_chosen = tuned.chosen.is_some_and(|serving| {
+                    serving.candidates as usize == tried.candidates
+                        && serving.probes.map(|probes| probes as usize) == tried.probes
+                });
+                let mut row = vec![
                     tried.candidates.to_string(),
                     format!("{:.4}", tried.found),
                     format!("{:.4}", tried.share),
                     format!("{:.0}", tried.micros),
                     if is_chosen { "chosen" } else { "" }.into(),
-                ]);
+                ];
+                if let Some(probes) = tried.probes {
+                    row.insert(0, probes.to_string());
+                }
+                table.row(row);
             }
             out.table(&table)?;
         }

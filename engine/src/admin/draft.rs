@@ -6,7 +6,9 @@ use crate::disk::layout::Layout;
 use crate::error::Result;
 use crate::ids::ModelId;
 use crate::model::bundle::Bundle;
-use crate::rebuild::learn::Learned;
+use crate::rebuild::celled::learn_cells;
+use crate::rebuild::learn::{LearnOptions, Learned};
+use crate::snapshot::Snapshot;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +27,18 @@ impl Learned {
         let bundle = self.write(Layout::new(&db).runs().join(name), evaluation)?;
         Ok(Draft { db, bundle })
     }
+}
+
+/// Adds cells to a snapshot's model, as [`learn_cells`] does, in a bundle in the directory of its database that is not registered.
+pub fn draft_cells(
+    snapshot: &Snapshot,
+    options: &LearnOptions,
+    db: impl AsRef<Path>,
+) -> Result<Draft> {
+    let db = db.as_ref().to_path_buf();
+    let name = format!("cells-{}", std::process::id());
+    let bundle = learn_cells(snapshot, options, Layout::new(&db).runs().join(name))?;
+    Ok(Draft { db, bundle })
 }
 
 /// A bundle in a database's directory that is not registered. It is deleted on drop.

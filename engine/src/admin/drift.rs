@@ -35,6 +35,10 @@ pub struct Drift {
     /// How much the use of codewords changed: from 0 (the same) to 1 (no codeword in common), averaged over subspaces,
     /// less what two samples of the same rows would show.
     pub use_shift: f64,
+    /// Cells whose share of the rows moved beyond what two samples of the same rows would show; none without cells.
+    pub moved_cells: Option<usize>,
+    /// How much of the rows moved to other cells, as [`use_shift`](Self::use_shift); none without cells.
+    pub cell_shift: Option<f64>,
     /// Why retraining is advised; `None` if it is not.
     pub advice: Option<String>,
 }
@@ -46,6 +50,8 @@ struct Side {
     error: f64,
     squares: f64,
     usage: Vec<u32>,
+    /// The sampled rows of each cell.
+    cells: Vec<u32>,
 }
 
 impl Drift {
@@ -62,6 +68,7 @@ impl Drift {
         let mut sides = [Side::default(), Side::default()];
         for side in &mut sides {
             side.usage = vec![0; shape.subspaces() * shape.codewords()];
+            side.cells = vec![0; model.cells().unwrap_or(0) as usize];
         }
         count(snapshot, Seq(through), &mut sides)?;
         let strides = [0, 1].map(|at: usize| (sides[at].rows as usize).div_ceil(SAMPLE).max(1));
@@ -76,6 +83,11 @@ impl Drift {
             trained_error: trained.mean(),
             new_error: new.mean(),
             use_shift: use_shift(&trained, &new, shape.codewords()),
+            moved_cells: model.cells().map(|_| moved_cells(&trained, &new)),
+            cell_shift: (model.cells()).map(|cells| {
+                let [trained, new] = [&trained, &new].map(|side| (&side.cells[..], side.sampled));
+                shift(trained, new, cells as usize)
+            }),
             advice: None,
         };
         drift.advice = drift.advice(&trained, &new);
@@ -84,7 +96,7 @@ impl Drift {
 
     /// Returns advice if there are at least 1,000 new rows and one of these holds: their mean error is 15% above that
     /// of the training rows, by more than four standard errors of the difference; a tenth of the use of codewords
-    /// changed; there are four times as many rows as in training.
+    /// changed, or of the use of cells; there are four times as many rows as in training.
     fn advice(&self, trained: &Side, new: &Side) -> Option<String> {
         if new.sampled < ENOUGH.min(SAMPLE) {
             return None;
@@ -101,6 +113,15 @@ impl Drift {
             return Some(format!(
                 "{:.0}% of the use of codewords has moved since training",
                 100.0 * self.use_shift
+            ));
+        }
+        if let Some(shift) = self.cell_shift
+            && shift > USE_SHIFT
+        {
+            return Some(format!(
+                "{:.0}% of the rows are in other cells than before training: {} cells have another share of them",
+                100.0 * shift,
+                self.moved_cells.unwrap_or(0)
             ));
         }
         let growth = (self.trained_rows + self.new_rows) as f64 / self.trained_rows.max(1) as f64;
@@ -120,23 +141,43 @@ impl Side {
     }
 }
 
-/// Returns half the absolute difference of the codeword frequencies, averaged over subspaces, less what sampling alone
-/// gives.
-fn use_shift(trained: &Side, new: &Side, codewords: usize) -> f64 {
+/// Cells whose share of the rows differs by more than five standard deviations of what sampling gives.
+fn moved_cells(trained: &Side, new: &Side) -> usize {
+    let (a, b) = (trained.sampled as f64, new.sampled as f64);
     if new.sampled == 0 {
+        return 0;
+    }
+    let moved = trained.cells.iter().zip(&new.cells).filter(|(x, y)| {
+        let (x, y) = (f64::from(**x), f64::from(**y));
+        let p = (x + y) / (a + b);
+        (x / a - y / b).powi(2) > 25.0 * p * (1.0 - p) * (1.0 / a + 1.0 / b)
+    });
+    moved.count()
+}
+
+/// As [`shift`], of the use of codewords.
+fn use_shift(trained: &Side, new: &Side, codewords: usize) -> f64 {
+    let [trained, new] = [trained, new].map(|side| (&side.usage[..], side.sampled));
+    shift(trained, new, codewords)
+}
+
+/// Half the absolute difference of the frequencies, averaged over sets of `codewords`, less what sampling alone gives. Counts, and
+/// rows counted.
+fn shift(trained: (&[u32], usize), new: (&[u32], usize), codewords: usize) -> f64 {
+    if new.1 == 0 {
         return 0.0;
     }
-    let (a, b) = (trained.sampled as f64, new.sampled as f64);
+    let (a, b) = (trained.1 as f64, new.1 as f64);
     let mut moved = 0.0;
     let mut by_chance = 0.0;
-    for (x, y) in trained.usage.iter().zip(&new.usage) {
+    for (x, y) in trained.0.iter().zip(new.0) {
         moved += (f64::from(*x) / a - f64::from(*y) / b).abs() / 2.0;
         // Two samples of one frequency p differ on average by sqrt(2/pi) standard deviations.
         let p = (f64::from(*x) + f64::from(*y)) / (a + b);
         by_chance +=
             (2.0 / std::f64::consts::PI * p * (1.0 - p) * (1.0 / a + 1.0 / b)).sqrt() / 2.0;
     }
-    let subspaces = (trained.usage.len() / codewords) as f64;
+    let subspaces = (trained.0.len() / codewords) as f64;
     ((moved - by_chance) / subspaces).max(0.0)
 }
 
@@ -192,7 +233,7 @@ impl Side {
         let mut projected = vec![0.0; quantizer.dim()];
         let mut decoded = vec![0.0; quantizer.dim()];
         quantizer.project(vector, &mut projected)?;
-        quantizer.decode(&codes, &mut decoded);
+        quantizer.decode_rows(&codes, &mut decoded);
         let error: f64 = projected
             .iter()
             .zip(&decoded)
@@ -201,7 +242,10 @@ impl Side {
         self.sampled += 1;
         self.error += error;
         self.squares += error * error;
-        for (subspace, &code) in codes.iter().enumerate() {
+        for &cell in &codes.cells {
+            self.cells[cell as usize] += 1;
+        }
+        for (subspace, &code) in codes.codes.iter().enumerate() {
             self.usage[subspace * shape.codewords() + code as usize] += 1;
         }
         Ok(())

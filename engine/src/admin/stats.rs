@@ -4,7 +4,7 @@ use crate::admin::drift::Drift;
 use crate::disk::layout::Layout;
 use crate::disk::usage;
 use crate::error::Result;
-use crate::ids::Generation;
+use crate::ids::{Generation, RowId};
 use crate::metric::Metric;
 use crate::row::RowsKind;
 use crate::segment::{Component, FileName};
@@ -36,10 +36,60 @@ pub struct Stats {
     pub method: String,
     /// The bytes that a scan reads per row: of codes, or of vectors if there is no quantizer.
     pub scan_bytes_per_row: f64,
+    /// The cells of the active model; none if it has none.
+    pub cells: Option<CellStats>,
     /// Bytes on disk, by kind.
     pub bytes: Bytes,
     /// How the rows inserted since training differ from those it was trained on; `None` if nothing was trained.
     pub drift: Option<Drift>,
+}
+
+/// How live rows are spread over the cells of a model.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CellStats {
+    /// Cells.
+    pub cells: usize,
+    /// Cells without rows.
+    pub empty: usize,
+    /// The rows of the largest cell.
+    pub largest: u64,
+    /// The rows that a query looks at, divided by those that it would look at if all cells had the same number of rows, for
+    /// queries that are distributed as the rows are: 1 at best, and the number of cells if all rows are in one.
+    pub imbalance: f64,
+}
+
+impl CellStats {
+    fn of(snapshot: &Snapshot) -> Result<Option<Self>> {
+        let Some(cells) = snapshot.model().cells() else {
+            return Ok(None);
+        };
+        let mut rows = vec![0_u64; cells as usize];
+        for part in snapshot.parts() {
+            let Some(starts) = part.cell_starts() else {
+                continue;
+            };
+            for entry in 0..starts.len() {
+                let positions = starts.positions(entry);
+                let alive = match part.live().words() {
+                    None => positions.len(),
+                    Some(_) => {
+                        let rows = part.rows_at(positions)?.iter();
+                        rows.filter(|&&row| part.live().contains(RowId(row)))
+                            .count()
+                    }
+                };
+                rows[starts.cell(entry) as usize] += alive as u64;
+            }
+        }
+        let all = rows.iter().sum::<u64>().max(1) as f64;
+        let squares: f64 = rows.iter().map(|&rows| (rows as f64 / all).powi(2)).sum();
+        Ok(Some(Self {
+            cells: rows.len(),
+            empty: rows.iter().filter(|&&rows| rows == 0).count(),
+            largest: rows.iter().copied().max().unwrap_or(0),
+            imbalance: squares * rows.len() as f64,
+        }))
+    }
 }
 
 /// Bytes on disk, by kind.
@@ -117,6 +167,7 @@ impl Stats {
             model: model.model_id().to_string(),
             method: model.method().to_owned(),
             scan_bytes_per_row: width as f64,
+            cells: CellStats::of(snapshot)?,
             bytes: bytes(layout),
             drift: Drift::of(snapshot)?,
         })

@@ -8,6 +8,7 @@ use crate::log;
 use crate::model::Model;
 use crate::model::bundle::Bundle;
 use crate::options::ReadOptions;
+use crate::quantizer::CellStarts;
 use crate::row::RowsKind;
 use crate::segment::FileName;
 use crate::segment::SegmentRecord;
@@ -232,19 +233,43 @@ pub(crate) fn compare_codes(
     };
     let mut stored = vec![0; shape.subspaces()];
     let mut wide = Vec::new();
+    let mut cells = codes.starts().map(CellStarts::each_position);
     for start in (0..sealed.rows.row_count()).step_by(64) {
         let end = (start + 64).min(sealed.rows.row_count());
         wide.clear();
-        sealed.vectors(start..end)?.widen_into(&mut wide);
+        let in_order: Vec<u32>;
+        let rows = match cells {
+            None => {
+                sealed.vectors(start..end)?.widen_into(&mut wide);
+                in_order = (start as u32..end as u32).collect();
+                &in_order[..]
+            }
+            Some(_) => {
+                let rows = codes.rows_at(start..end)?;
+                for &row in rows {
+                    let row = row as usize;
+                    sealed.vectors(row..row + 1)?.widen_into(&mut wide);
+                }
+                rows
+            }
+        };
         let block = codes.blocks(start / 64..start / 64 + 1)?;
         let fresh = model.quantize(&wide)?;
-        for (at, fresh) in fresh.chunks_exact(shape.subspaces()).enumerate() {
+        let fresh_codes = fresh.codes.chunks_exact(shape.subspaces());
+        for ((at, fresh_code), &row) in fresh_codes.enumerate().zip(rows) {
             shape.unpack_row(block, at, &mut stored);
-            if stored != fresh {
-                let key = sealed.rows.key(RowId((start + at) as u32))?;
+            let cell = cells.as_mut().and_then(Iterator::next);
+            let fresh_cell = fresh.cells.get(at).copied();
+            if stored != fresh_code || cell != fresh_cell {
+                let key = sealed.rows.key(RowId(row))?;
+                let of = |codes: &[u8], cell: Option<u32>| match cell {
+                    None => format!("{codes:?}"),
+                    Some(cell) => format!("{codes:?} in cell {cell}"),
+                };
                 let detail = format!(
-                    "row {} (key {key:?}) has codes {stored:?}, but its vector gives {fresh:?}",
-                    start + at
+                    "row {row} (key {key:?}) has codes {}, but its vector gives {}",
+                    of(&stored, cell),
+                    of(fresh_code, fresh_cell)
                 );
                 differs(&Error::corrupt(codes.path(), "codes", 0, detail));
             }

@@ -6,7 +6,7 @@ use super::numbers::Numbers;
 use super::rank::{ByCodes, ByVectors, Named, Pool, Ranking};
 use super::{CodePlaces, EvalOptions, Evaluation, Places, Steps, VectorQuestions, inner};
 use crate::error::Result;
-use crate::quantizer::{Quantizer, ROWS_PER_BLOCK};
+use crate::quantizer::{Quantizer, ROWS_PER_BLOCK, RowCodes};
 use crate::query::searched::Searched;
 use crate::threads;
 use crate::view::searchable::Searchable;
@@ -55,7 +55,7 @@ impl Coded<'_> {
     pub(super) fn rank(&self) -> Result<CodePlaces> {
         let numbers = Numbers::of(&self.searched.parts, 0);
         let mut usage = Usage::new(self.quantizer.shape());
-        self.for_each_code(|_, _, code| {
+        self.for_each_code(|_, _, _, code| {
             usage.add(code);
             Ok(())
         })?;
@@ -76,36 +76,35 @@ impl Coded<'_> {
         Ok(ranked?.0)
     }
 
-    /// Calls `each` with part, row and code of every live row, in order.
+    /// Calls `each` with part, row, cell and code of every live row, in order.
     fn for_each_code(
         &self,
-        mut each: impl FnMut(&Held<'_>, usize, &[u8]) -> Result<()>,
+        mut each: impl FnMut(&Held<'_>, usize, Option<u32>, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let shape = self.quantizer.shape();
         let mut code = vec![0; shape.subspaces()];
         for part in &self.searched.parts {
             let live = part.live();
-            for block in 0..shape.blocks(part.len()) {
-                let packed = part.blocks(block..block + 1)?;
-                let first = block * ROWS_PER_BLOCK;
-                for at in 0..(part.len() - first).min(ROWS_PER_BLOCK) {
-                    if live.is_none_or(|live| live[block] >> at & 1 == 1) {
-                        shape.unpack_row(packed, at, &mut code);
-                        each(part, first + at, &code)?;
-                    }
+            for row in 0..part.len() {
+                if live.is_none_or(|live| live[row / 64] >> (row % 64) & 1 == 1) {
+                    let position = part.position(row)?;
+                    let block = position / ROWS_PER_BLOCK;
+                    let packed = part.blocks(block..block + 1)?;
+                    shape.unpack_row(packed, position % ROWS_PER_BLOCK, &mut code);
+                    each(part, row, part.cell_at(position), &code)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Calls `each` with the projections (n, dim) and the codes (n, subspaces) of live rows, in order.
-    fn for_each_chunk(&self, mut each: impl FnMut(&[f32], &[u8]) -> Result<()>) -> Result<()> {
+    /// Calls `each` with the projections (n, dim) and the codes of live rows, in order.
+    fn for_each_chunk(&self, mut each: impl FnMut(&[f32], &RowCodes) -> Result<()>) -> Result<()> {
         // Vectors, projections and codes.
         let values = self.quantizer.input_dim() + self.quantizer.dim() + 64;
         let rows = self.options.chunk(4 * values);
-        let (mut vectors, mut codes) = (Vec::new(), Vec::new());
-        let mut flush = |vectors: &mut Vec<f32>, codes: &mut Vec<u8>| -> Result<()> {
+        let (mut vectors, mut codes) = (Vec::new(), RowCodes::default());
+        let mut flush = |vectors: &mut Vec<f32>, codes: &mut RowCodes| -> Result<()> {
             each(&self.project(vectors)?, codes)?;
             self.steps
                 .add((vectors.len() / self.quantizer.input_dim()) as u64)?;
@@ -113,10 +112,11 @@ impl Coded<'_> {
             codes.clear();
             Ok(())
         };
-        self.for_each_code(|part, row, code| {
+        self.for_each_code(|part, row, cell, code| {
             part.vectors(row..row + 1)?.widen_into(&mut vectors);
-            codes.extend_from_slice(code);
-            match codes.len() / code.len() == rows {
+            codes.codes.extend_from_slice(code);
+            codes.cells.extend(cell);
+            match codes.codes.len() / code.len() == rows {
                 true => flush(&mut vectors, &mut codes),
                 false => Ok(()),
             }

@@ -1,6 +1,6 @@
 //! Properties of a model's codes: distortion and codeword use.
 
-use crate::quantizer::{CodeShape, Quantizer};
+use crate::quantizer::{CodeShape, Quantizer, RowCodes};
 use serde::Serialize;
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
@@ -90,16 +90,16 @@ impl<'a> CodeCounter<'a> {
         }
     }
 
-    /// Adds embeddings (n, dim) and their codes (n, subspaces).
-    pub(super) fn add(&mut self, embeddings: &[f32], codes: &[u8]) {
+    /// Adds embeddings (n, dim) and their codes. The same codes in two cells count as two.
+    pub(super) fn add(&mut self, embeddings: &[f32], codes: &RowCodes) {
         let (dim, subspaces) = (self.quantizer.dim(), self.quantizer.shape().subspaces());
         let mut decoded = vec![0.0; dim];
-        self.usage.add(codes);
-        for (row, code) in embeddings
-            .chunks_exact(dim)
-            .zip(codes.chunks_exact(subspaces))
-        {
-            self.quantizer.decode(code, &mut decoded);
+        let mut one = RowCodes::default();
+        self.usage.add(&codes.codes);
+        for (row, at) in embeddings.chunks_exact(dim).zip(0..) {
+            one.clear();
+            one.push_row_of(codes, at, subspaces);
+            self.quantizer.decode_rows(&one, &mut decoded);
             let (mut error, mut norm) = (0.0, 0.0);
             for ((&x, &y), sum) in row.iter().zip(&decoded).zip(&mut self.sum) {
                 error += f64::from(x - y) * f64::from(x - y);
@@ -108,7 +108,9 @@ impl<'a> CodeCounter<'a> {
             }
             self.error += error;
             self.norm += norm;
-            self.seen.insert(xxh3_64(code));
+            let cell = one.cells.first().map_or([0; 4], |cell| cell.to_le_bytes());
+            one.codes.extend_from_slice(&cell);
+            self.seen.insert(xxh3_64(&one.codes));
             self.rows += 1;
         }
     }

@@ -6,15 +6,17 @@ use super::coded::in_parallel;
 use crate::error::{Error, Result};
 use crate::ids::{RowId, Seq};
 use crate::model::Model;
-use crate::quantizer::Quantizer;
+use crate::quantizer::{CellOrder, CellStarts, Quantizer, RowCodes};
 use crate::query::searched::Searched;
 use crate::scan::Scanner;
 use crate::snapshot::Snapshot;
 use crate::stored::{Stored, StoredRef};
+use crate::threads;
 use crate::view::part::Part;
 use crate::view::searchable::Searchable;
 use crate::words::{Indexed, Words};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// Texts encoded per batch.
 const TEXTS: usize = 256;
@@ -25,8 +27,11 @@ const QUANTIZED: usize = 1 << 14;
 pub(super) struct Held<'a> {
     rows: Rows<'a>,
     dim: usize,
-    /// Packed codes. `None` means that the part's own codes are used.
-    blocks: Option<Vec<u8>>,
+    /// Packed codes, and their order where the quantizer has cells; `None` means that the part's own
+    /// codes are used.
+    coded: Option<(Vec<u8>, Option<CellOrder>)>,
+    /// The position of each row, where codes are ordered by cell; found when it is first needed.
+    positions: OnceLock<Vec<u32>>,
 }
 
 enum Rows<'a> {
@@ -44,7 +49,8 @@ impl<'a> Held<'a> {
         Self {
             rows: Rows::Values(values),
             dim,
-            blocks: None,
+            coded: None,
+            positions: OnceLock::new(),
         }
     }
 
@@ -57,20 +63,71 @@ impl<'a> Held<'a> {
     ) -> Result<Self> {
         let subspaces = quantizer.shape().subspaces();
         let (mut vectors, mut codes, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut all, mut cells) = (RowCodes::default(), Vec::new());
         for start in (0..self.len()).step_by(QUANTIZED) {
             let rows = start..(start + QUANTIZED).min(self.len());
             vectors.clear();
             self.vectors(rows.clone())?.widen_into(&mut vectors);
             codes.resize(rows.len() * subspaces, 0);
             let threads = scanner.threads();
-            in_parallel(threads, &vectors, self.dim, &mut codes, |rows, codes| {
-                quantizer.quantize(rows, codes)
-            })?;
-            quantizer.shape().pack(&codes, &mut blocks);
+            match quantizer.cells() {
+                None => {
+                    in_parallel(threads, &vectors, self.dim, &mut codes, |rows, codes| {
+                        quantizer.quantize(rows, codes)
+                    })?;
+                    quantizer.shape().pack(&codes, &mut blocks);
+                }
+                Some(_) => {
+                    let share = rows.len().div_ceil(threads.max(1)).max(1) * self.dim;
+                    let parts = threads::share_out("mopqdb-eval", vectors.chunks(share), |rows| {
+                        quantizer.row_codes(rows)
+                    })?;
+                    for part in &parts {
+                        all.codes.extend_from_slice(&part.codes);
+                        cells.extend_from_slice(&part.cells);
+                    }
+                }
+            }
             steps.add(rows.len() as u64)?;
         }
-        self.blocks = Some(blocks);
+        let order = quantizer.cells().map(|of| {
+            let order = CellOrder::of(&cells, of.len() as u32);
+            quantizer
+                .shape()
+                .pack(&all.gather(&order.rows, subspaces), &mut blocks);
+            order
+        });
+        self.coded = Some((blocks, order));
         Ok(self)
+    }
+}
+
+impl Held<'_> {
+    /// Returns the position of a row among the codes.
+    pub(super) fn position(&self, row: usize) -> Result<usize> {
+        if self.cell_starts().is_none() {
+            return Ok(row);
+        }
+        let positions = match self.positions.get() {
+            Some(positions) => positions,
+            None => {
+                let mut positions = vec![0; self.len()];
+                for (&row, position) in self.rows_at(0..self.len())?.iter().zip(0..) {
+                    positions[row as usize] = position;
+                }
+                self.positions.get_or_init(|| positions)
+            }
+        };
+        Ok(positions[row] as usize)
+    }
+
+    /// Returns the cell of a position; `None` without cells.
+    pub(super) fn cell_at(&self, position: usize) -> Option<u32> {
+        let starts = self.cell_starts()?;
+        let before = starts
+            .entries()
+            .partition_point(|entry| entry.1 as usize <= position);
+        Some(starts.cell(before - 1))
     }
 }
 
@@ -89,9 +146,25 @@ impl Searchable for Held<'_> {
         }
     }
 
+    fn cell_starts(&self) -> Option<&CellStarts> {
+        match (&self.coded, &self.rows) {
+            (Some((_, order)), _) => order.as_ref().map(|order| &order.starts),
+            (None, Rows::Part(part) | Rows::Encoded(part, _)) => part.cell_starts(),
+            (None, Rows::Values(_)) => None,
+        }
+    }
+
+    fn rows_at(&self, positions: Range<usize>) -> Result<&[u32]> {
+        match (&self.coded, &self.rows) {
+            (Some((_, Some(order))), _) => Ok(&order.rows[positions]),
+            (None, Rows::Part(part) | Rows::Encoded(part, _)) => part.rows_at(positions),
+            _ => panic!("an order is asked of codes that have none"),
+        }
+    }
+
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
-        match (&self.blocks, &self.rows) {
-            (Some(all), _) => {
+        match (&self.coded, &self.rows) {
+            (Some((all, _)), _) => {
                 let bytes = all.len() / self.len().div_ceil(64);
                 Ok(&all[blocks.start * bytes..blocks.end * bytes])
             }
@@ -168,7 +241,8 @@ pub(super) fn under<'a>(
                 false => Rows::Part(part),
             },
             dim: model.dim(),
-            blocks: None,
+            coded: None,
+            positions: OnceLock::new(),
         };
         match model.quantizer() {
             Some(quantizer) if are_codes_made(snapshot, model) => {

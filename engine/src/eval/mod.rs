@@ -37,7 +37,7 @@ use crate::query::filter::Masks;
 use crate::query::plan::Plan;
 use crate::query::searched::Searched;
 use crate::query::vectors::AskedRef;
-use crate::row::Search;
+use crate::row::{Probes, Search};
 use crate::scan::Found;
 use crate::snapshot::Snapshot;
 use crate::view::searchable::Searchable;
@@ -57,6 +57,9 @@ pub struct EvalOptions {
     pub cuts: Vec<usize>,
     /// How many candidates [`Search::Auto`] takes by codes. By default, as many as a query for k hits takes.
     pub candidates: Option<usize>,
+    /// Cells that queries of [`Search::Auto`] look at, under a model with cells; `None` means the default of queries.
+    /// [`Search::Codes`] ranks the rows of all cells.
+    pub probes: Option<Probes>,
     /// The number of questions, from the first on, whose ten best hits are kept.
     pub samples: usize,
     /// Memory limit in bytes for rows in progress and for the vectors of another encoder.
@@ -70,6 +73,7 @@ impl Default for EvalOptions {
         Self {
             cuts: vec![10, 50, 100],
             candidates: None,
+            probes: None,
             samples: 0,
             memory_limit: 512 << 20,
             watch: Watch::new(),
@@ -85,6 +89,7 @@ impl EvalOptions {
         ; into
         cuts: Vec<usize>,
         candidates: Option<usize>,
+        probes: Option<Probes>,
     );
 
     /// Returns the deepest place that is distinguished.
@@ -290,7 +295,7 @@ impl<'a> Evaluator<'a> {
     /// Returns, for each question, the share of exact search's k best rows that [`Search::Auto`] finds among its k
     /// best. The right rows of the questions do not matter. Rows that a question excludes are excluded from both.
     pub fn agreement(&self, k: usize) -> Result<Vec<f64>> {
-        agreement::shares(self, k, &self.steps(1))
+        agreement::shares(self, k, &self.steps(2))
     }
 
     /// Ranks every row, so that ties are counted.

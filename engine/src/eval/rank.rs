@@ -1,9 +1,10 @@
 //! Ranking: counts the rows that score more than a right row, and those that score the same.
 
+use super::held::Held;
 use super::numbers::Numbers;
 use super::{Answers, Place, Places, SAMPLE_HITS, Samples, Steps};
 use crate::error::Result;
-use crate::quantizer::LookupTable;
+use crate::quantizer::{Asked, CellStarts, LookupTable};
 use crate::query::candidates;
 use crate::query::filter::Masks;
 use crate::query::searched::Searched;
@@ -172,22 +173,42 @@ impl<'a> Ranking<'a> {
     }
 }
 
-/// Rows ranked by their codes.
-pub(super) struct ByCodes<'a, P> {
-    pub(super) searched: &'a Searched<'a, P>,
+/// Rows ranked by their codes: all of them, whatever cells they are in.
+pub(super) struct ByCodes<'a> {
+    pub(super) searched: &'a Searched<'a, Held<'a>>,
     pub(super) numbers: &'a Numbers,
     /// (queries, dim)
     pub(super) queries: &'a [f32],
 }
 
-impl<P: Searchable> ByCodes<'_, P> {
-    fn table(&self, query: usize) -> Result<LookupTable> {
+impl ByCodes<'_> {
+    fn scored(&self, query: usize) -> Result<Scored> {
         let quantizer = self.searched.quantizer.expect("rows have codes");
-        quantizer.table(of(self.queries, query..query + 1, self.searched.dim))
+        let Asked { table, query } =
+            quantizer.ask(of(self.queries, query..query + 1, self.searched.dim))?;
+        let cells = match quantizer.is_residual() {
+            true => quantizer.scores_of_cells(&query)?,
+            false => Vec::new(),
+        };
+        Ok(Scored { table, cells })
     }
 }
 
-impl<P: Searchable> Pool for ByCodes<'_, P> {
+/// What scores codes for a query.
+struct Scored {
+    table: LookupTable,
+    /// The score of each cell, where rows' scores begin with it.
+    cells: Vec<f32>,
+}
+
+impl Scored {
+    fn score(&self, cell: Option<u32>, code: &[u8]) -> f32 {
+        let first = cell.and_then(|cell| self.cells.get(cell as usize));
+        self.table.score_from(first.copied().unwrap_or(0.0), code)
+    }
+}
+
+impl Pool for ByCodes<'_> {
     fn rows(&self) -> usize {
         self.numbers.len()
     }
@@ -197,35 +218,45 @@ impl<P: Searchable> Pool for ByCodes<'_, P> {
     }
 
     fn score(&self, query: usize, number: u32) -> Result<f32> {
-        let table = self.table(query)?;
+        let scored = self.scored(query)?;
         let place = self.numbers.place(number);
-        let (block, at) = (place.row.0 as usize / 64, place.row.0 as usize % 64);
-        let packed = self.searched.parts[place.part].blocks(block..block + 1)?;
-        let mut code = vec![0; table.shape().subspaces()];
-        table.shape().unpack_row(packed, at, &mut code);
-        Ok(table.score(&code))
+        let part = &self.searched.parts[place.part];
+        let position = part.position(place.row.0 as usize)?;
+        let packed = part.blocks(position / 64..position / 64 + 1)?;
+        let shape = scored.table.shape();
+        let mut code = vec![0; shape.subspaces()];
+        shape.unpack_row(packed, position % 64, &mut code);
+        Ok(scored.score(part.cell_at(position), &code))
     }
 
     fn best(&self, queries: Range<usize>, k: usize) -> Result<Vec<Vec<Found>>> {
         let queries = of(self.queries, queries, self.searched.dim);
-        candidates::by_codes(self.searched, queries, &Masks::none(), k)
+        candidates::by_all_codes(self.searched, queries, &Masks::none(), k)
     }
 
     /// Scores each row once. Early in training most rows may have the same code, and keeping the best k of them would
     /// be expensive.
     fn count_equal(&self, query: usize, score: f32, _: usize) -> Result<usize> {
-        let table = self.table(query)?;
-        let shape = table.shape();
+        let scored = self.scored(query)?;
+        let shape = scored.table.shape();
         let mut code = vec![0; shape.subspaces()];
         let mut equal = 0;
         for part in &self.searched.parts {
             let live = part.live();
+            let mut cells = part.cell_starts().map(CellStarts::each_position);
             for block in 0..shape.blocks(part.len()) {
                 let packed = part.blocks(block..block + 1)?;
-                for at in 0..(part.len() - block * 64).min(64) {
-                    if live.is_none_or(|live| live[block] >> at & 1 == 1) {
+                let positions = block * 64..(block * 64 + 64).min(part.len());
+                let rows = match cells {
+                    Some(_) => part.rows_at(positions.clone())?,
+                    None => &[],
+                };
+                for (at, position) in positions.enumerate() {
+                    let cell = cells.as_mut().and_then(Iterator::next);
+                    let row = rows.get(at).map_or(position, |&row| row as usize);
+                    if live.is_none_or(|live| live[row / 64] >> (row % 64) & 1 == 1) {
                         shape.unpack_row(packed, at, &mut code);
-                        equal += usize::from(table.score(&code) == score);
+                        equal += usize::from(scored.score(cell, &code) == score);
                     }
                 }
             }

@@ -124,7 +124,8 @@ pub(super) fn rescored(
             _ => 0,
         };
         let count = depth.candidates + evaluator.most_excluded();
-        let options = QueryOptions::top(count).candidates(count);
+        let mut options = QueryOptions::top(count).candidates(count);
+        options.probes = evaluator.options.probes;
         let (places, samples) = pass(evaluator, &options, samples, numbers, steps)?;
         ranks.passes.push(Pass {
             up_to: depth.cut,

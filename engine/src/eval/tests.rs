@@ -105,6 +105,7 @@ fn places_are_those_of_brute_force_with_ties_exclusions_and_several_chunks() {
         let options = EvalOptions {
             cuts: vec![1, 5, 20],
             candidates: None,
+            probes: None,
             samples: 3,
             memory_limit: 1,
             watch: Watch::new(),

@@ -208,6 +208,11 @@ impl<B: Deref<Target = [u8]>> Container<B> {
         }
     }
 
+    /// Returns `true` if the file has this section.
+    pub(crate) fn has(&self, section: Section) -> bool {
+        self.parts.iter().any(|part| part.section == section)
+    }
+
     fn find(&self, section: Section) -> Result<Part, FormatError> {
         let part = self.parts.iter().find(|part| part.section == section);
         part.copied().ok_or_else(|| {

@@ -92,10 +92,14 @@ pub enum Section {
     Index = 20,
     /// The names and lengths of the files of a word index.
     IndexFiles = 21,
+    /// Where the cells of ordered codes begin.
+    Cells = 22,
+    /// The row of each of these codes.
+    Order = 23,
 }
 
 impl Section {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::Meta,
         Self::Seqs,
         Self::Keys,
@@ -114,6 +118,8 @@ impl Section {
         Self::Columns,
         Self::Index,
         Self::IndexFiles,
+        Self::Cells,
+        Self::Order,
     ];
 
     /// Returns the first version of the format that has this section.
@@ -124,7 +130,9 @@ impl Section {
             | Self::Norms
             | Self::Columns
             | Self::Index
-            | Self::IndexFiles => 2,
+            | Self::IndexFiles
+            | Self::Cells
+            | Self::Order => 2,
             _ => 1,
         }
     }
@@ -150,6 +158,8 @@ impl Section {
             Self::Columns => "COLUMNS",
             Self::Index => "INDEX",
             Self::IndexFiles => "INDEX_FILES",
+            Self::Cells => "CELLS",
+            Self::Order => "ORDER",
         }
     }
 }

@@ -6,7 +6,7 @@ use super::block::{Bits, Entries, ROWS_PER_BLOCK};
 /// sum stays in order.
 const ROWS: usize = 8;
 
-/// The f32 sums of a block's rows, in subspace order, beginning with 0.
+/// The f32 sums of a block's rows, in subspace order, beginning with what `out` holds.
 #[inline(always)]
 pub(super) fn scores(table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
     match table.bits {
@@ -14,7 +14,7 @@ pub(super) fn scores(table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_
             let (tables, _) = table.values.as_chunks::<256>();
             let (columns, _) = block.as_chunks::<ROWS_PER_BLOCK>();
             for (first, out) in (0..).step_by(ROWS).zip(out.chunks_exact_mut(ROWS)) {
-                let mut sums = [0.0f32; ROWS];
+                let mut sums: [f32; ROWS] = (*out).try_into().expect("as many rows");
                 for (entries, column) in tables.iter().zip(columns) {
                     for (sum, &code) in sums.iter_mut().zip(&column[first..first + ROWS]) {
                         *sum += entries[usize::from(code)];
@@ -27,7 +27,7 @@ pub(super) fn scores(table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_
             let (tables, _) = table.values.as_chunks::<16>();
             let (columns, _) = block.as_chunks::<ROWS_PER_BLOCK>();
             for (first, out) in (0..).step_by(ROWS).zip(out.chunks_exact_mut(ROWS)) {
-                let mut sums = [0.0f32; ROWS];
+                let mut sums: [f32; ROWS] = (*out).try_into().expect("as many rows");
                 for (pair, column) in tables.chunks(2).zip(columns) {
                     for (sum, &code) in sums.iter_mut().zip(&column[first..first + ROWS]) {
                         *sum += pair[0][usize::from(code & 15)];
@@ -44,10 +44,10 @@ pub(super) fn scores(table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_
     }
 }
 
-/// Returns the f32 score of one row of a block.
+/// Returns the f32 score of one row of a block, which begins with `first`.
 #[inline(always)]
-pub(super) fn score(table: Entries<'_>, block: &[u8], row: usize) -> f32 {
-    let mut sum = 0.0;
+pub(super) fn score(table: Entries<'_>, first: f32, block: &[u8], row: usize) -> f32 {
+    let mut sum = first;
     match table.bits {
         Bits::Eight => {
             let (tables, _) = table.values.as_chunks::<256>();

@@ -11,9 +11,9 @@ pub(super) struct Avx2([__m256i; 2]);
 
 impl Lanes for Avx2 {
     #[inline(always)]
-    unsafe fn zero() -> Self {
+    unsafe fn all(byte: u8) -> Self {
         // SAFETY: the caller has AVX2.
-        Self([unsafe { _mm256_setzero_si256() }; 2])
+        Self([unsafe { _mm256_set1_epi8(byte as i8) }; 2])
     }
 
     #[inline(always)]

@@ -17,9 +17,9 @@ impl Lanes for Avx512 {
     const LARGE_TABLES: bool = true;
 
     #[inline(always)]
-    unsafe fn zero() -> Self {
+    unsafe fn all(byte: u8) -> Self {
         // SAFETY: the caller has AVX-512.
-        Self(unsafe { _mm512_setzero_si512() })
+        Self(unsafe { _mm512_set1_epi8(byte as i8) })
     }
 
     #[inline(always)]
@@ -73,6 +73,7 @@ impl Lanes for Avx512 {
     unsafe fn by_seven_bits<const SHIFT: u32, const LINES: usize, const LOOKED_AT: usize>(
         tables: &[Table; LINES],
         lines: [usize; LOOKED_AT],
+        start: u8,
         blocks: &[[[u8; 64]; LINES]],
         out: &mut Survivors,
     ) -> bool {
@@ -86,16 +87,20 @@ impl Lanes for Avx512 {
                 kept[m][0] = _mm512_loadu_si512(table.cast());
                 kept[m][1] = _mm512_loadu_si512(table.add(64).cast());
             }
+            let start = _mm512_set1_epi8(start as i8);
             let middle = blocks.len() / 2;
             let [mut low, mut high] = out.halves(middle);
             for number in 0..middle {
-                low.push(number, left::<SHIFT, _, _>(&kept, lines, &blocks[number]));
+                low.push(
+                    number,
+                    left::<SHIFT, _, _>(&kept, lines, start, &blocks[number]),
+                );
                 let other = &blocks[middle + number];
-                high.push(number, left::<SHIFT, _, _>(&kept, lines, other));
+                high.push(number, left::<SHIFT, _, _>(&kept, lines, start, other));
             }
             if blocks.len() > 2 * middle {
                 let last = &blocks[2 * middle];
-                high.push(middle, left::<SHIFT, _, _>(&kept, lines, last));
+                high.push(middle, left::<SHIFT, _, _>(&kept, lines, start, last));
             }
             let counts = [low.count, high.count];
             out.join(middle, counts);
@@ -142,11 +147,12 @@ impl Lanes for Avx512 {
 unsafe fn left<const SHIFT: u32, const LINES: usize, const LOOKED_AT: usize>(
     tables: &[[__m512i; 2]; LOOKED_AT],
     lines: [usize; LOOKED_AT],
+    start: __m512i,
     block: &[[u8; 64]; LINES],
 ) -> u64 {
     // SAFETY: the caller has AVX-512 VBMI; lines are as long as what is read of them.
     unsafe {
-        let mut sum = _mm512_setzero_si512();
+        let mut sum = start;
         for m in 0..LOOKED_AT {
             // All of them are known to the compiler; of some, the remainder is the line itself, and spares a check.
             let line = match LOOKED_AT == LINES {

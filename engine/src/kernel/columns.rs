@@ -83,7 +83,7 @@ impl Columns {
     /// Returns `true` if no partial sum can overflow for inputs of at most this magnitude: each is at most the sum of
     /// magnitudes, with a rounding of at most (1 + 2^-24)^inputs, for which the distance from 1e38 to f32::MAX = 3.4e38
     /// has room.
-    pub(super) fn stays_finite(&self, largest: f32) -> bool {
+    pub(crate) fn stays_finite(&self, largest: f32) -> bool {
         self.inputs < 1 << 20 && largest * self.largest.0 + self.largest.1 < 1e38
     }
 }

@@ -22,6 +22,11 @@
 //! rounding of `1 / d` each add at most 2^-24 of the quotient (a difference of f32 does not underflow, and a product that
 //! does is far below 1), for which they are scaled by 1 - 2^-20.
 //!
+//! # Cells
+//! Where codes are of the difference between a row and its cell, the score of the cell is one more entry of the sum, which all
+//! rows of a cell share: its deficit is not looked up but is where their sums of bytes begin, and the tables are the same for
+//! all cells. Blocks whose rows are of several cells begin at the deficit of the best of these.
+//!
 //! # Levels
 //! A deficit table with fewer entries is cheaper to look up where registers are small: at level `b` codes are
 //! looked up by their upper `b` bits, in a table of the least deficit of each group, which keeps the bound. The
@@ -72,22 +77,36 @@ pub(crate) struct Filter {
     level: u32,
     /// Lines of a block that the first look reads, if there are two looks.
     first: Option<usize>,
+    /// Where sums begin: the deficit that all rows of the blocks have at least besides their codes'.
+    start: u8,
+    /// `1 / d` of the last aim, and the highest score of a cell.
+    inverse: f64,
+    top_cell: f32,
     /// How much each subspace tells rows apart: the sum of some of its deficits.
     weights: Vec<u32>,
 }
 
 impl Filter {
-    /// For a table whose codes are below `codewords`.
-    pub(crate) fn new(kernel: Kernel, table: Entries<'_>, codewords: usize) -> Self {
+    /// For a table whose codes are below `codewords`. `cells`: the highest score of a cell, to which the entries of the table are
+    /// added, and the largest magnitude of one; none if rows' scores begin at 0.
+    pub(crate) fn new(
+        kernel: Kernel,
+        table: Entries<'_>,
+        codewords: usize,
+        cells: Option<(f32, f32)>,
+    ) -> Self {
         let subspaces = table.subspaces();
-        let (mut tops, mut sum_of_tops, mut magnitudes) = (Vec::with_capacity(subspaces), 0.0, 0.0);
+        let (top_cell, magnitude) = cells.unwrap_or_default();
+        let mut tops = Vec::with_capacity(subspaces);
+        let (mut sum_of_tops, mut magnitudes) = (f64::from(top_cell), f64::from(magnitude));
         for m in 0..subspaces {
             let (top, magnitude) = kernel.extent(&table.subspace(m)[..codewords]);
             tops.push(top);
             sum_of_tops += f64::from(top);
             magnitudes += f64::from(magnitude);
         }
-        let rounding = subspaces as f64 * f64::from(f32::EPSILON) / 2.0;
+        let additions = subspaces + usize::from(cells.is_some());
+        let rounding = additions as f64 * f64::from(f32::EPSILON) / 2.0;
         let width = usize::BITS - (codewords - 1).leading_zeros();
         // Four-bit codes come two subspaces to a byte: an odd last one has a neighbour without deficits.
         let tables = match table.bits {
@@ -108,8 +127,20 @@ impl Filter {
             grouped: Vec::new(),
             level: width.max(4),
             first: None,
+            start: 0,
+            inverse: 0.0,
+            top_cell,
             weights: vec![0; subspaces],
         }
+    }
+
+    /// Sets the least score of a cell that the rows of the next blocks begin with, one of those that the filter was made for. Returns
+    /// whether any of them can reach the score that the filter is aimed at.
+    pub(crate) fn enter(&mut self, cell: f32) -> bool {
+        let deficit = (f64::from(self.top_cell) - f64::from(cell)) * self.inverse;
+        // As the deficit of a code: at most the true quotient.
+        self.start = deficit as u8;
+        self.start < 255
     }
 
     /// `R` for a score, relative to the one that the tables were made for: below 1 they could be sharper.
@@ -129,6 +160,7 @@ impl Filter {
         }
         // A range of 0 still drops whatever has a deficit: the least d makes it 255.
         let inverse = 254.0 / range.max(1e-280) * (1.0 - (-40f64).exp2());
+        self.inverse = inverse;
         let coarse = self.coarse(inverse);
         for (m, deficits) in self.exact[..self.subspaces].iter_mut().enumerate() {
             let (used, unused) = deficits.0.split_at_mut(codewords);
@@ -251,7 +283,7 @@ pub(super) unsafe fn survivors<V: Lanes>(filter: &Filter, blocks: &[u8], out: &m
             (_, 8, 6) => eight_bit::<V, 6, 2, 2>(filter, blocks, out),
             (_, 8, 7) => seven_or_eight::<V, 7, 1>(filter, blocks, out),
             (_, 8, _) if V::LARGE_TABLES => seven_or_eight::<V, 8, 0>(filter, blocks, out),
-            (_, 8, _) => each::<V, 8, 0>(filter.tables(), blocks, 0, out),
+            (_, 8, _) => each::<V, 8, 0>(filter, blocks, 0, out),
             (_, 7, 4) => eight_bit::<V, 4, 3, 4>(filter, blocks, out),
             (_, 7, 5) => eight_bit::<V, 5, 2, 2>(filter, blocks, out),
             (_, 7, 6) => eight_bit::<V, 6, 1, 2>(filter, blocks, out),
@@ -271,9 +303,9 @@ pub(super) unsafe fn look_again<V: Lanes>(filter: &Filter, blocks: &[u8], out: &
     // SAFETY: the caller's promise is ours.
     unsafe {
         match (filter.width, filter.level) {
-            (8, 7) => listed::<V, 7, 1>(filter.tables(), blocks, out),
-            (7, _) => listed::<V, 7, 0>(filter.tables(), blocks, out),
-            _ => listed::<V, 8, 0>(filter.tables(), blocks, out),
+            (8, 7) => listed::<V, 7, 1>(filter, blocks, out),
+            (7, _) => listed::<V, 7, 0>(filter, blocks, out),
+            _ => listed::<V, 8, 0>(filter, blocks, out),
         }
     }
 }
@@ -282,10 +314,11 @@ pub(super) unsafe fn look_again<V: Lanes>(filter: &Filter, blocks: &[u8], out: &
 /// As for [`Lanes`].
 #[inline(always)]
 unsafe fn listed<V: Lanes, const BITS: u32, const SHIFT: u32>(
-    tables: &[Table],
+    filter: &Filter,
     blocks: &[u8],
     out: &mut Survivors,
 ) {
+    let (tables, start) = (filter.tables(), filter.start);
     let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
     let block = |number: usize| &lines[number * tables.len()..][..tables.len()];
     let listed = out.look_again();
@@ -296,7 +329,7 @@ unsafe fn listed<V: Lanes, const BITS: u32, const SHIFT: u32>(
         let again = out.listed(number);
         // SAFETY: the caller's promise is ours.
         out.push(again, unsafe {
-            left::<V, BITS, SHIFT>(tables, block(again))
+            left::<V, BITS, SHIFT>(tables, start, block(again))
         });
     }
 }
@@ -308,11 +341,12 @@ unsafe fn listed<V: Lanes, const BITS: u32, const SHIFT: u32>(
 #[inline(always)]
 unsafe fn left<V: Lanes, const BITS: u32, const SHIFT: u32>(
     tables: &[Table],
+    start: u8,
     block: &[[u8; ROWS_PER_BLOCK]],
 ) -> u64 {
     // SAFETY: the caller's promise is ours.
     unsafe {
-        let mut sum = V::zero();
+        let mut sum = V::all(start);
         for (table, line) in tables.iter().zip(block) {
             sum = sum.add(V::lookup(&table.0, V::load(line), BITS, SHIFT));
         }
@@ -326,16 +360,19 @@ unsafe fn left<V: Lanes, const BITS: u32, const SHIFT: u32>(
 /// As for [`Lanes`].
 #[inline(always)]
 unsafe fn each<V: Lanes, const BITS: u32, const SHIFT: u32>(
-    tables: &[Table],
+    filter: &Filter,
     blocks: &[u8],
     first: usize,
     out: &mut Survivors,
 ) {
+    let (tables, start) = (filter.tables(), filter.start);
     let (lines, _) = blocks.as_chunks::<ROWS_PER_BLOCK>();
     for (number, block) in (first..).zip(lines.chunks_exact(tables.len())) {
         block.iter().for_each(ask_ahead);
         // SAFETY: the caller's promise is ours.
-        out.push(number, unsafe { left::<V, BITS, SHIFT>(tables, block) });
+        out.push(number, unsafe {
+            left::<V, BITS, SHIFT>(tables, start, block)
+        });
     }
 }
 
@@ -363,7 +400,7 @@ unsafe fn seven_or_eight<V: Lanes, const BITS: u32, const SHIFT: u32>(
             _ if V::LARGE_TABLES && BITS == 8 => {
                 eight_bit::<V, BITS, SHIFT, 2>(filter, blocks, out)
             }
-            _ => each::<V, BITS, SHIFT>(filter.tables(), blocks, 0, out),
+            _ => each::<V, BITS, SHIFT>(filter, blocks, 0, out),
         }
     }
 }
@@ -384,6 +421,7 @@ unsafe fn some_lines<
     bytes: &[u8],
     out: &mut Survivors,
 ) {
+    let start = filter.start;
     let tables: &[Table; LINES] = filter.tables().try_into().expect("a table a line");
     let (blocks, _) = bytes.as_chunks::<ROWS_PER_BLOCK>().0.as_chunks::<LINES>();
     let lines = if LOOKED_AT == LINES {
@@ -394,11 +432,11 @@ unsafe fn some_lines<
     // SAFETY: the caller's promise is ours.
     unsafe {
         if BITS == 7 {
-            if !V::by_seven_bits::<SHIFT, LINES, LOOKED_AT>(tables, lines, blocks, out) {
-                each::<V, BITS, SHIFT>(tables, bytes, 0, out);
+            if !V::by_seven_bits::<SHIFT, LINES, LOOKED_AT>(tables, lines, start, blocks, out) {
+                each::<V, BITS, SHIFT>(filter, bytes, 0, out);
             }
         } else {
-            in_pairs::<V, LINES, LOOKED_AT>(tables, lines, blocks, out);
+            in_pairs::<V, LINES, LOOKED_AT>(tables, lines, start, blocks, out);
         }
     }
 }
@@ -412,6 +450,7 @@ unsafe fn some_lines<
 unsafe fn in_pairs<V: Lanes, const LINES: usize, const LOOKED_AT: usize>(
     tables: &[Table; LINES],
     lines: [usize; LOOKED_AT],
+    start: u8,
     blocks: &[[[u8; ROWS_PER_BLOCK]; LINES]],
     out: &mut Survivors,
 ) {
@@ -425,7 +464,7 @@ unsafe fn in_pairs<V: Lanes, const LINES: usize, const LOOKED_AT: usize>(
         }
         // SAFETY: the caller's promise is ours.
         unsafe {
-            let mut sums = [V::zero(); 2];
+            let mut sums = [V::all(start); 2];
             for line in lines {
                 let table = &tables[line % LINES].0;
                 for (sum, block) in sums.iter_mut().zip(pair) {
@@ -442,7 +481,7 @@ unsafe fn in_pairs<V: Lanes, const LINES: usize, const LOOKED_AT: usize>(
     for (number, block) in (2 * middle..).zip(&high[middle..]) {
         // All of its lines: there is but one such block.
         // SAFETY: the caller's promise is ours.
-        out.push(number, unsafe { left::<V, 8, 0>(tables, block) });
+        out.push(number, unsafe { left::<V, 8, 0>(tables, start, block) });
     }
 }
 
@@ -456,14 +495,14 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
     blocks: &[u8],
     out: &mut Survivors,
 ) {
-    let block_bytes = filter.block_bytes();
+    let (block_bytes, start) = (filter.block_bytes(), filter.start);
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
     let mut first = 0;
     for group in &mut groups {
         touch(group);
         // SAFETY: the caller's promise is ours.
         unsafe {
-            let mut sums = [V::zero(); GROUP];
+            let mut sums = [V::all(start); GROUP];
             for (m, table) in filter.tables().iter().enumerate() {
                 for (g, sum) in sums.iter_mut().enumerate() {
                     let at = g * block_bytes + m * ROWS_PER_BLOCK;
@@ -477,7 +516,7 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
         first += GROUP;
     }
     // SAFETY: the caller's promise is ours.
-    unsafe { each::<V, BITS, SHIFT>(filter.tables(), groups.remainder(), first, out) };
+    unsafe { each::<V, BITS, SHIFT>(filter, groups.remainder(), first, out) };
 }
 
 /// # Safety
@@ -485,7 +524,7 @@ unsafe fn eight_bit<V: Lanes, const BITS: u32, const SHIFT: u32, const GROUP: us
 #[inline(always)]
 unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors) {
     const GROUP: usize = 4;
-    let block_bytes = filter.block_bytes();
+    let (block_bytes, start) = (filter.block_bytes(), filter.start);
     let (pairs, _) = filter.tables().as_chunks::<2>();
     let rows = |table: &Table| -> [u8; 16] { table.0[..16].try_into().expect("16 long") };
     let mut groups = blocks.chunks_exact(GROUP * block_bytes);
@@ -494,7 +533,7 @@ unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors
         touch(group);
         // SAFETY: the caller's promise is ours.
         unsafe {
-            let mut sums = [V::zero(); GROUP];
+            let mut sums = [V::all(start); GROUP];
             for (p, [even, odd]) in pairs.iter().enumerate() {
                 let (even, odd) = (rows(even), rows(odd));
                 for (g, sum) in sums.iter_mut().enumerate() {
@@ -514,7 +553,7 @@ unsafe fn four_bit<V: Lanes>(filter: &Filter, blocks: &[u8], out: &mut Survivors
     for (number, block) in (first..).zip(groups.remainder().chunks_exact(block_bytes)) {
         // SAFETY: the caller's promise is ours.
         unsafe {
-            let mut sum = V::zero();
+            let mut sum = V::all(start);
             for (p, [even, odd]) in pairs.iter().enumerate() {
                 let code = V::load(lanes(block, p * ROWS_PER_BLOCK));
                 sum = sum

@@ -16,8 +16,8 @@ struct Emulated([u8; 64]);
 impl Lanes for Emulated {
     const LARGE_TABLES: bool = true;
 
-    unsafe fn zero() -> Self {
-        Self([0; 64])
+    unsafe fn all(byte: u8) -> Self {
+        Self([byte; 64])
     }
 
     unsafe fn load(bytes: &[u8; 64]) -> Self {
@@ -150,13 +150,16 @@ impl Case {
         }
     }
 
-    fn check(&self) {
+    /// `cells`: the scores of all cells, and the one that all rows are in.
+    fn check(&self, cells: Option<(&[f32], usize)>) {
+        let first = cells.map_or(0.0, |(cells, at)| cells[at]);
         let block_bytes = self.entries().block_bytes();
         let count = self.blocks.len() / block_bytes;
         let scores: Vec<f32> = (0..count * 64)
             .map(|row| {
                 adc::score(
                     self.entries(),
+                    first,
                     &self.blocks[row / 64 * block_bytes..][..block_bytes],
                     row % 64,
                 )
@@ -166,7 +169,11 @@ impl Case {
         sorted.sort_by(|a, b| b.total_cmp(a));
         let mut filters: Vec<(Kernel, Filter)> = Kernel::available()
             .into_iter()
-            .map(|kernel| (kernel, Filter::new(kernel, self.entries(), self.codewords)))
+            .map(|kernel| {
+                let cells = cells.map(|(cells, _)| kernel.extent(cells));
+                let filter = Filter::new(kernel, self.entries(), self.codewords, cells);
+                (kernel, filter)
+            })
             .collect();
         let (_, mut filter) = filters.remove(0);
         for score in [
@@ -193,6 +200,16 @@ impl Case {
                 continue;
             }
             assert_eq!(verdict, Verdict::Some);
+            if cells.is_some() {
+                let enters = filter.enter(first);
+                for (_, other) in &mut filters {
+                    assert_eq!(other.enter(first), enters, "{}", self.name);
+                }
+                if !enters {
+                    assert!(sorted[0] < score, "{}", self.name);
+                    continue;
+                }
+            }
             for level in filter.levels() {
                 filter.set_level(level);
                 for (kernel, other) in &mut filters {
@@ -321,7 +338,12 @@ fn no_row_that_reaches_the_score_is_ever_dropped() {
             }),
         ];
         for (name, entry) in entries {
-            Case::new(name, &mut random, shape, entry).check();
+            let case = Case::new(name, &mut random, shape, entry);
+            case.check(None);
+            let cells: Vec<f32> = (0..5).map(|_| entry(&mut random, 0)).collect();
+            for cell in [0, 3] {
+                case.check(Some((&cells, cell)));
+            }
         }
     }
 }
@@ -334,6 +356,7 @@ fn the_filter_drops_most_rows_of_ordinary_data() {
         .map(|row| {
             adc::score(
                 case.entries(),
+                0.0,
                 &case.blocks[row / 64 * 512..][..512],
                 row % 64,
             )
@@ -341,7 +364,7 @@ fn the_filter_drops_most_rows_of_ordinary_data() {
         .collect();
     scores.sort_by(|a, b| b.total_cmp(a));
     let kernel = Kernel::detect().unwrap();
-    let mut filter = Filter::new(kernel, case.entries(), 256);
+    let mut filter = Filter::new(kernel, case.entries(), 256, None);
     filter.aim(case.entries(), 256, scores[9]);
     let mut survivors = Survivors::default();
     kernel.survivors(&filter, &case.blocks, &mut survivors);
@@ -362,13 +385,14 @@ fn a_first_look_reads_some_lines_only() {
     let scores = (0..11 * 64).map(|row| {
         adc::score(
             case.entries(),
+            0.0,
             &case.blocks[row / 64 * 512..][..512],
             row % 64,
         )
     });
     let score = scores.fold(f32::NEG_INFINITY, f32::max);
     for kernel in Kernel::available().into_iter().filter(|k| k.looks_twice()) {
-        let mut filter = Filter::new(kernel, case.entries(), 256);
+        let mut filter = Filter::new(kernel, case.entries(), 256, None);
         filter.aim(case.entries(), 256, score);
         filter.set_level(7);
         filter.set_first_look(Some(6));

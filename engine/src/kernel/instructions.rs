@@ -227,7 +227,7 @@ impl Kernel {
     }
 
     /// The largest magnitude of a value; not finite if one is not.
-    fn largest_magnitude(self, x: &[f32]) -> f32 {
+    pub(crate) fn largest_magnitude(self, x: &[f32]) -> f32 {
         by_level!(self, float::largest_magnitude, float::largest_magnitude, (x: &[f32]) -> f32)
     }
 
@@ -442,7 +442,7 @@ impl Kernel {
         }
     }
 
-    /// The f32 score of each row of a block.
+    /// The f32 score of each row of a block, which begins with what `out` holds of it.
     pub(crate) fn scores(self, table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
         assert_eq!(block.len(), table.block_bytes());
         match self.0 {
@@ -452,10 +452,10 @@ impl Kernel {
         }
     }
 
-    /// Returns the f32 score of one row of a block.
+    /// Returns the f32 score of one row of a block, which begins with `first`.
     #[inline]
-    pub(crate) fn score(self, table: Entries<'_>, block: &[u8], row: usize) -> f32 {
-        adc::score(table, block, row)
+    pub(crate) fn score(self, table: Entries<'_>, first: f32, block: &[u8], row: usize) -> f32 {
+        adc::score(table, first, block, row)
     }
 
     /// Returns `true` if a first pass over some lines of a block pays off.

@@ -12,7 +12,8 @@ pub(super) trait Lanes: Copy {
     /// Whether a few registers hold a table of 256 entries, so that two blocks gain from sharing its loading.
     const LARGE_TABLES: bool = false;
 
-    unsafe fn zero() -> Self;
+    /// Returns this byte in all lanes.
+    unsafe fn all(byte: u8) -> Self;
 
     unsafe fn load(bytes: &[u8; 64]) -> Self;
 
@@ -32,11 +33,13 @@ pub(super) trait Lanes: Copy {
     unsafe fn below_full(self) -> u64;
 
     /// Returns the survivors of whole blocks of `LINES` by tables of 128 entries, `table[code >> SHIFT]`, for the lines
-    /// of these numbers, if this instruction set has a way of its own. Returns whether it has.
+    /// of these numbers, with sums that begin at `start`, if this instruction set has a way of its own. Returns whether it
+    /// has.
     #[inline(always)]
     unsafe fn by_seven_bits<const SHIFT: u32, const LINES: usize, const LOOKED_AT: usize>(
         _: &[Table; LINES],
         _: [usize; LOOKED_AT],
+        _: u8,
         _: &[[[u8; 64]; LINES]],
         _: &mut Survivors,
     ) -> bool {

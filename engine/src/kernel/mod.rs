@@ -46,8 +46,8 @@ mod survivors;
 pub(crate) use block::Entries;
 pub use block::{Bits, ROWS_PER_BLOCK};
 #[cfg(feature = "testing")]
-pub use bytes::{MAX_BYTES_DIM, quantize_i8};
-pub use bytes::{Queries, quantize_i8_into, unit_scale};
+pub use bytes::quantize_i8;
+pub use bytes::{MAX_BYTES_DIM, Queries, quantize_i8_into, unit_scale};
 pub(crate) use columns::Columns;
 pub(crate) use filter::{Filter, Verdict};
 pub use instructions::Kernel;

@@ -11,8 +11,8 @@ pub(super) const FAST: bool = cfg!(any(target_feature = "ssse3", target_arch = "
 
 impl Lanes for Portable {
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        Self([u8x16::splat(0); 4])
+    unsafe fn all(byte: u8) -> Self {
+        Self([u8x16::splat(byte); 4])
     }
 
     #[inline(always)]

@@ -98,7 +98,6 @@ pub(super) fn signed<const L2: bool>(sum: f32) -> f32 {
 
 /// The f32 sums of a block's rows, in subspace order, beginning with 0.
 pub(super) fn scores(table: Entries<'_>, block: &[u8], out: &mut [f32; ROWS_PER_BLOCK]) {
-    out.fill(0.0);
     for m in 0..table.subspaces() {
         let entries = table.subspace(m);
         match table.bits {

@@ -15,7 +15,7 @@ use crate::metric::Metric;
 use crate::model::bundle::Bundle;
 use crate::model::encoder::{Encoder, EncoderOptions, PluggedEncoder};
 use crate::model::scorer::Scorer;
-use crate::quantizer::{CodeShape, Quantizer};
+use crate::quantizer::{CodeShape, Quantizer, RowCodes};
 use crate::row::Serving;
 use crate::row::{Given, Row, RowsKind};
 use crate::stored::{Precision, Stored};
@@ -248,6 +248,12 @@ impl Model {
         self.quantizer.as_ref().map(Quantizer::shape)
     }
 
+    /// Returns the number of its cells, if it has some.
+    pub(crate) fn cells(&self) -> Option<u32> {
+        let cells = self.quantizer.as_ref()?.cells()?;
+        Some(cells.len() as u32)
+    }
+
     /// Returns the bundle it was opened from.
     pub fn bundle(&self) -> Option<&Bundle> {
         self.bundle.as_ref()
@@ -439,19 +445,16 @@ impl Model {
         Ok((vector, Some(norm)))
     }
 
-    /// Returns the codes of stored vectors, row-major; empty without a quantizer.
-    pub fn quantize(&self, vectors: &[f32]) -> Result<Vec<u8>> {
-        let Some(quantizer) = &self.quantizer else {
-            return Ok(Vec::new());
-        };
-        let rows = vectors.len() / self.dim;
-        let mut codes = vec![0; rows * quantizer.shape().subspaces()];
-        quantizer.quantize(vectors, &mut codes)?;
-        Ok(codes)
+    /// Returns the codes of stored vectors; empty without a quantizer.
+    pub fn quantize(&self, vectors: &[f32]) -> Result<RowCodes> {
+        match &self.quantizer {
+            Some(quantizer) => quantizer.row_codes(vectors),
+            None => Ok(RowCodes::default()),
+        }
     }
 
     /// Like [`quantize`](Self::quantize), on all threads of the model if the batch is large enough.
-    pub fn quantize_batch(&self, vectors: &[f32]) -> Result<Vec<u8>> {
+    pub fn quantize_batch(&self, vectors: &[f32]) -> Result<RowCodes> {
         const SHARE: usize = 1024;
         let threads = threads::count(self.threads)?;
         let rows = vectors.len() / self.dim;
@@ -462,7 +465,11 @@ impl Model {
         let share = rows.div_ceil(shares) * self.dim;
         let quantize = |part: &[f32]| self.quantize(part);
         match threads::share_out("mopqdb-quantize", vectors.chunks(share), quantize) {
-            Ok(parts) => Ok(parts.concat()),
+            Ok(parts) => {
+                let mut all = RowCodes::default();
+                parts.iter().for_each(|part| all.append(part));
+                Ok(all)
+            }
             // Which row it is, counted from the first.
             Err(_) => self.quantize(vectors),
         }

@@ -43,6 +43,7 @@ impl Quantizer {
             .rotation(self.rotation().map(<[f32]>::to_vec))
             .selection(selection)
             .query_mode(self.query_mode())
+            .cells(self.cells().cloned())
             .kernel(self.kernel())
             .build()
     }

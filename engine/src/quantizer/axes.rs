@@ -30,7 +30,11 @@ pub fn train_opq_on_axes(
         )));
     }
     // One subspace divides any number of dimensions; that of the options is checked against the axes.
-    let whole = options.clone().subspaces(1);
+    let mut whole = options.clone().subspaces(1);
+    if options.cells > 0 {
+        // All rows train the cells.
+        whole.sample = usize::MAX;
+    }
     let setup = Setup::new(vectors, dim, &whole)?;
     let (machine, rows) = (&setup.machine, &setup.rows);
     let moments = covariance(machine, rows, dim, metric == Metric::L2);
@@ -51,7 +55,8 @@ pub fn train_opq_on_axes(
     });
     let projected = projected.concat();
     let n = projected.len() / axes;
-    let trained = train_opq(&projected, axes, metric, &options.clone().sample(n))?;
+    let sample = options.sample.min(n);
+    let trained = train_opq(&projected, axes, metric, &options.clone().sample(sample))?;
     let rotation = trained.quantizer.rotation().expect("OPQ has a rotation");
     // W = R^T P, so that x W^T = (x P^T) R.
     let mut weight = vec![0.0f64; axes * dim];
@@ -67,10 +72,11 @@ pub fn train_opq_on_axes(
     Ok(Trained {
         quantizer: Quantizer::builder(codebook, metric)
             .head(Some(Head::new(axes, dim, weight, None)?))
+            .cells(trained.quantizer.cells().cloned())
             .build()?
             .arranged()?,
         distortions: trained.distortions,
-        rows: n,
+        rows: trained.rows,
     })
 }
 
@@ -128,6 +134,38 @@ mod tests {
             let last = *trained.distortions.last().unwrap() as f32;
             assert!((error - last).abs() < 0.1 * last, "{error} {last}");
         }
+    }
+
+    #[test]
+    fn cells_are_of_the_axes_too() {
+        let rows = rows(800);
+        let options = TrainPq::default().subspaces(3).codewords(16).iterations(3);
+        let options = options.cells(12);
+        let trained = train_opq_on_axes(&rows, DIM, 6, Metric::Ip, &options).unwrap();
+        let quantizer = trained.quantizer;
+        let cells = quantizer.cells().unwrap();
+        assert_eq!((cells.len(), cells.dim()), (12, 6));
+        let mut projected = vec![0.0; 800 * 6];
+        quantizer.project(&rows, &mut projected).unwrap();
+        let codes = quantizer.row_codes(&rows).unwrap();
+        let mut decoded = vec![0.0; 800 * 6];
+        quantizer.decode_rows(&codes, &mut decoded);
+        let error = |to: &[f32]| -> f32 {
+            let pairs = projected.iter().zip(to);
+            pairs.map(|(a, b)| (a - b) * (a - b)).sum()
+        };
+        let of_cells: Vec<f32> = (codes.cells.iter())
+            .flat_map(|&cell| cells.centroid(cell).to_vec())
+            .collect();
+        let (all, left, coded) = (
+            error(&vec![0.0; 800 * 6]),
+            error(&of_cells),
+            error(&decoded),
+        );
+        assert!(
+            left < 0.6 * all && coded < 0.4 * left,
+            "{all} {left} {coded}"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::codebook::Codebook;
 use super::kmeans::{KMeans, Machine};
 use super::linalg::{nearest_rotation, symmetric_eigen};
-use super::pq::{Setup, TrainPq, Trained, slices};
+use super::pq::{Setup, TrainPq, Trained, in_cells, slices};
 use super::quantizer::Quantizer;
 use crate::error::{Error, Result};
 use crate::kernel::Columns;
@@ -24,6 +24,9 @@ pub fn train_opq(
     metric: Metric,
     options: &TrainPq,
 ) -> Result<Trained> {
+    if options.cells > 0 {
+        return in_cells(vectors, dim, metric, options, train_opq);
+    }
     let setup = Setup::new(vectors, dim, options)?;
     let (machine, rows) = (&setup.machine, &setup.rows);
     let n = rows.len() / dim;

@@ -1,13 +1,15 @@
 //! Product quantization from vectors alone: k-means in each subspace.
 
+use super::cells::Cells;
+use super::cluster::cluster;
 use super::codebook::Codebook;
 use super::kmeans::{KMeans, Machine};
 use super::quantizer::Quantizer;
 use super::shape::CodeShape;
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
 use crate::kernel::pool::Pool;
 use crate::kernel::random::Random;
+use crate::kernel::{Columns, Kernel};
 use crate::metric::Metric;
 use crate::threads;
 use crate::watch::Watch;
@@ -27,6 +29,9 @@ pub struct TrainPq {
     pub sample: usize,
     /// The same seed and rows give the same quantizer, on any number of threads.
     pub seed: u64,
+    /// Cells; 0 means none. For ip and cosine codes are then of the difference between a row and its cell. All rows that
+    /// are given train the cells, so that there should be some thirty for each.
+    pub cells: usize,
     /// Threads; 0 means one for each core.
     pub threads: usize,
     /// Counts steps. If it stops the training, the current step is finished first.
@@ -41,6 +46,7 @@ impl Default for TrainPq {
             iterations: 25,
             sample: 65_536,
             seed: 42,
+            cells: 0,
             threads: 0,
             watch: Watch::new(),
         }
@@ -54,6 +60,7 @@ impl TrainPq {
         iterations: usize,
         sample: usize,
         seed: u64,
+        cells: usize,
         threads: usize,
         watch: Watch,
     );
@@ -82,6 +89,9 @@ pub struct Trained {
 /// Learns codewords by k-means in each subspace of `vectors` (n, dim). With fewer rows than codewords each
 /// distinct slice gets its own codeword. Returns an error if there are no rows or a value is not finite.
 pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) -> Result<Trained> {
+    if options.cells > 0 {
+        return in_cells(vectors, dim, metric, options, train_pq);
+    }
     let setup = Setup::new(vectors, dim, options)?;
     let n = setup.rows.len() / dim;
     let mut courses = Vec::with_capacity(options.subspaces);
@@ -125,6 +135,75 @@ pub fn train_pq(vectors: &[f32], dim: usize, metric: Metric, options: &TrainPq) 
         distortions,
         rows: n,
     })
+}
+
+/// Learns cells first, and the codewords of what they leave.
+pub(super) fn in_cells(
+    vectors: &[f32],
+    dim: usize,
+    metric: Metric,
+    options: &TrainPq,
+    train: impl Fn(&[f32], usize, Metric, &TrainPq) -> Result<Trained>,
+) -> Result<Trained> {
+    let Setup {
+        mut rows, machine, ..
+    } = Setup::new(vectors, dim, options)?;
+    let residual = metric != Metric::L2;
+    let cells = cluster(&machine, vectors, dim, residual, options)?;
+    if residual {
+        let mut of_row = vec![0; rows.len() / dim];
+        (cells.assign(machine.kernel, &rows, &mut of_row)).map_err(|row| {
+            Error::invalid(format!(
+                "row {row} of the sample is too large to have a cell"
+            ))
+        })?;
+        cells.subtract(&mut rows, &of_row);
+    }
+    let options = TrainPq {
+        cells: 0,
+        ..options.clone()
+    };
+    let trained = train(&rows, dim, metric, &options)?;
+    let cells = match trained.quantizer.rotation() {
+        Some(rotation) => {
+            let columns = Columns::from_columns(dim, dim, rotation);
+            let rotate = |rows: &[f32]| {
+                let mut rotated = vec![0.0; rows.len()];
+                machine.kernel.affine(&columns, rows, &mut rotated);
+                rotated
+            };
+            let (centroids, groups) = (rotate(cells.centroids()), rotate(cells.groups()));
+            Cells::new(dim, centroids, groups, residual)?
+        }
+        None => cells,
+    };
+    Ok(Trained {
+        quantizer: trained.quantizer.in_cells(cells),
+        ..trained
+    })
+}
+
+/// Returns the same quantizer with cells, learned from `vectors` (n, input_dim) as many as the options say: codes stay what they
+/// are, and queries look at a part of them only. For quantizers that were learned otherwise.
+///
+/// # Errors
+/// [`Error::Invalid`] if there are more cells than vectors, or a vector is not finite, or too large for the quantizer.
+pub fn add_cells(quantizer: &Quantizer, vectors: &[f32], options: &TrainPq) -> Result<Quantizer> {
+    let (inputs, dim) = (quantizer.input_dim(), quantizer.dim());
+    if !vectors.len().is_multiple_of(inputs) {
+        return Err(Error::invalid(format!(
+            "{} values are no whole number of rows of {inputs}",
+            vectors.len()
+        )));
+    }
+    let mut rows = vec![0.0; vectors.len() / inputs * dim];
+    quantizer.project(vectors, &mut rows)?;
+    let machine = Machine {
+        kernel: Kernel::detect()?,
+        pool: Pool::new(threads::count(options.threads)?)?,
+    };
+    let cells = cluster(&machine, &rows, dim, false, options)?;
+    Ok(quantizer.clone().in_cells(cells))
 }
 
 /// The common setup of PQ and OPQ: options checked, rows sampled.

@@ -1,8 +1,10 @@
 //! The quantizer: project, choose codewords, decode, and turn a query into its table.
 
+use super::cells::{Cells, ScoredCell};
 use super::codebook::Codebook;
 use super::fixed;
 use super::head::Head;
+use super::order::RowCodes;
 use super::selection::{Activation, QueryMode, Selection, Selectors};
 use super::shape::CodeShape;
 use super::table::LookupTable;
@@ -22,6 +24,7 @@ pub struct Quantizer {
     selection: Selection,
     query_mode: QueryMode,
     metric: Metric,
+    cells: Option<Cells>,
     kernel: Kernel,
     // The same, in the order in which the kernels read them.
     head_columns: Option<Columns>,
@@ -29,6 +32,14 @@ pub struct Quantizer {
     /// One per subspace.
     selector_columns: Vec<Columns>,
     codeword_columns: Vec<Columns>,
+}
+
+/// What a query is for a scan.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) table: LookupTable,
+    /// The query in the space of the codewords.
+    pub(crate) query: Vec<f32>,
 }
 
 /// Collects the parts of a [`Quantizer`]; [`build`](Self::build) checks that they fit.
@@ -41,6 +52,7 @@ pub struct QuantizerBuilder {
     selection: Selection,
     query_mode: QueryMode,
     metric: Metric,
+    cells: Option<Cells>,
     kernel: Option<Kernel>,
 }
 
@@ -72,6 +84,12 @@ impl QuantizerBuilder {
     /// Sets how a query is transformed before its table is built. Default: plain.
     pub fn query_mode(mut self, query_mode: QueryMode) -> Self {
         self.query_mode = query_mode;
+        self
+    }
+
+    /// Sets the cells, in the space of the codewords. Default: none.
+    pub fn cells(mut self, cells: Option<Cells>) -> Self {
+        self.cells = cells;
         self
     }
 
@@ -113,6 +131,19 @@ impl QuantizerBuilder {
                 "a soft query needs a temperature above 0, got {temperature}"
             )));
         }
+        if let Some(cells) = &self.cells {
+            if cells.dim() != dim {
+                return Err(Error::invalid(format!(
+                    "the cells have {} dimensions, the codebook {dim}",
+                    cells.dim()
+                )));
+            }
+            if cells.is_residual() && self.metric == Metric::L2 {
+                return Err(Error::invalid(
+                    "codes of the difference between a row and its cell are for ip and cosine",
+                ));
+            }
+        }
         let kernel = match self.kernel {
             Some(kernel) => kernel,
             None => Kernel::detect()?,
@@ -146,6 +177,7 @@ impl QuantizerBuilder {
             selection: self.selection,
             query_mode: self.query_mode,
             metric: self.metric,
+            cells: self.cells,
             kernel,
         })
     }
@@ -162,6 +194,7 @@ impl Quantizer {
             selection: Selection::L2,
             query_mode: QueryMode::Plain,
             metric,
+            cells: None,
             kernel: None,
         }
     }
@@ -205,6 +238,25 @@ impl Quantizer {
     /// Returns the rotation (dim, dim) applied as `y = x R`, if there is one.
     pub fn rotation(&self) -> Option<&[f32]> {
         self.rotation.as_deref()
+    }
+
+    /// Returns the cells, if there are some.
+    pub fn cells(&self) -> Option<&Cells> {
+        self.cells.as_ref()
+    }
+
+    /// Returns `true` if codes are of the difference between a row and its cell.
+    pub(crate) fn is_residual(&self) -> bool {
+        self.cells.as_ref().is_some_and(Cells::is_residual)
+    }
+
+    /// Returns the same quantizer with other cells.
+    pub(super) fn in_cells(self, cells: Cells) -> Self {
+        debug_assert_eq!(cells.dim(), self.dim());
+        Self {
+            cells: Some(cells),
+            ..self
+        }
     }
 
     /// Returns the kernel that it runs on.
@@ -261,6 +313,35 @@ impl Quantizer {
     /// # Panics
     /// If `vectors` is not a whole number of rows, or `out` does not hold as many rows.
     pub fn quantize(&self, vectors: &[f32], out: &mut [u8]) -> Result<()> {
+        let mut cells = match &self.cells {
+            Some(_) => vec![0; vectors.len() / self.input_dim()],
+            None => Vec::new(),
+        };
+        self.quantize_into(vectors, out, &mut cells)
+    }
+
+    /// Codes and cells of n rows (n, input_dim). Errors are those of [`quantize`](Self::quantize).
+    ///
+    /// # Panics
+    /// If `vectors` is not a whole number of rows.
+    pub fn row_codes(&self, vectors: &[f32]) -> Result<RowCodes> {
+        let rows = vectors.len() / self.input_dim();
+        let cells = self.cells.as_ref().map_or(0, |_| rows);
+        let mut of = RowCodes {
+            codes: vec![0; rows * self.shape().subspaces()],
+            cells: vec![0; cells],
+        };
+        self.quantize_into(vectors, &mut of.codes, &mut of.cells)?;
+        Ok(of)
+    }
+
+    /// `cells` has a place per row if there are cells, else none.
+    pub(crate) fn quantize_into(
+        &self,
+        vectors: &[f32],
+        out: &mut [u8],
+        cells_out: &mut [u32],
+    ) -> Result<()> {
         let (inputs, dim, subspaces) = (self.input_dim(), self.dim(), self.shape().subspaces());
         check_rows("vectors", vectors.len(), inputs, out.len(), subspaces);
         // Rows at a time: their projections stay in L2. A multiple of 6 and 8, as many as kernels take at once.
@@ -275,6 +356,7 @@ impl Quantizer {
                 ROWS.min(vectors.len() / inputs) * dim
             }
         ];
+        let mut differences = Vec::new();
         for (group, (rows, codes)) in vectors
             .chunks(ROWS * inputs)
             .zip(out.chunks_mut(ROWS * subspaces))
@@ -282,13 +364,28 @@ impl Quantizer {
         {
             let first = group * ROWS;
             let n = rows.len() / inputs;
-            let slices = if straight {
+            let mut slices = if straight {
                 check_finite(first, rows, inputs, "holds a value that is not finite")?;
                 rows
             } else {
                 self.project_from(first, rows, &mut projected[..n * dim])?;
                 &projected[..n * dim]
             };
+            if let Some(cells) = &self.cells {
+                let out = &mut cells_out[first..first + n];
+                cells.assign(self.kernel, slices, out).map_err(|row| {
+                    Error::invalid(format!(
+                        "row {} is too large for this model: its distance to a cell is not finite",
+                        first + row
+                    ))
+                })?;
+                if cells.is_residual() {
+                    differences.clear();
+                    differences.extend_from_slice(slices);
+                    cells.subtract(&mut differences, out);
+                    slices = &differences;
+                }
+            }
             self.kernel
                 .assign(&self.selector_columns, slices, codes)
                 .map_err(|row| {
@@ -319,9 +416,60 @@ impl Quantizer {
         }
     }
 
+    /// The same, with the centroids of cells where codes are residual: what rows stand for.
+    pub(crate) fn decode_rows(&self, rows: &RowCodes, out: &mut [f32]) {
+        self.decode(&rows.codes, out);
+        let Some(cells) = self.cells.as_ref().filter(|cells| cells.is_residual()) else {
+            return;
+        };
+        for (row, &cell) in out.chunks_exact_mut(self.dim()).zip(&rows.cells) {
+            for (x, c) in row.iter_mut().zip(cells.centroid(cell)) {
+                *x += c;
+            }
+        }
+    }
+
     /// Returns what each codeword adds to the score for this query (input_dim values; normalised by the
     /// caller if the metric is cosine). Refuses a query that is not finite or too large.
     pub fn table(&self, query: &[f32]) -> Result<LookupTable> {
+        self.table_of(self.projected(query)?)
+    }
+
+    /// Returns the table and the projection of a query. Refuses what [`table`](Self::table) refuses.
+    pub(crate) fn ask(&self, query: &[f32]) -> Result<Asked> {
+        let query = self.projected(query)?;
+        Ok(Asked {
+            table: self.table_of(query.clone())?,
+            query,
+        })
+    }
+
+    /// Returns the score of every cell for a query; none without cells. Refuses what [`table`](Self::table) refuses, and
+    /// queries that are too large for a cell.
+    pub fn cell_scores(&self, query: &[f32]) -> Result<Vec<f32>> {
+        self.scores_of_cells(&self.projected(query)?)
+    }
+
+    /// The same, of a projected query.
+    pub(crate) fn scores_of_cells(&self, query: &[f32]) -> Result<Vec<f32>> {
+        match &self.cells {
+            Some(cells) => cells.scores(self.kernel, self.metric, query),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the `count` cells with the highest scores for a projected query, ties to the lower number.
+    ///
+    /// Requires: there are cells.
+    pub(crate) fn best_cells(&self, query: &[f32], count: usize) -> Result<Vec<ScoredCell>> {
+        let cells = self
+            .cells
+            .as_ref()
+            .expect("asked for cells where there are");
+        cells.best(self.kernel, self.metric, query, count)
+    }
+
+    fn projected(&self, query: &[f32]) -> Result<Vec<f32>> {
         if query.len() != self.input_dim() {
             return Err(Error::invalid(format!(
                 "the query has {} dimensions, this model takes {}",
@@ -332,6 +480,10 @@ impl Quantizer {
         let mut projected = vec![0.0; self.dim()];
         self.project(query, &mut projected)
             .map_err(|_| Error::invalid("the query is not finite, or too large for this model"))?;
+        Ok(projected)
+    }
+
+    fn table_of(&self, mut projected: Vec<f32>) -> Result<LookupTable> {
         if let QueryMode::Soft { temperature } = self.query_mode {
             self.soften(&mut projected, temperature)?;
         }

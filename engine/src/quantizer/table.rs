@@ -31,8 +31,9 @@ impl LookupTable {
             padded[m * stride..][..codewords].copy_from_slice(row);
             largest_sum += f64::from(row.iter().fold(0.0, |max: f32, e| max.max(e.abs())));
         }
-        // Partial sums of f32 stay below (1 + 2^-24)^256 of the exact sum of magnitudes.
-        if entries.iter().any(|e| !e.is_finite()) || largest_sum > f64::from(f32::MAX) * 0.999 {
+        // Partial sums of f32 stay below (1 + 2^-24)^256 of the exact sum of magnitudes. The score of a cell, of at most 1e37, may
+        // come first.
+        if entries.iter().any(|e| !e.is_finite()) || largest_sum > f64::from(f32::MAX) * 0.95 {
             return Err(Error::invalid(
                 "the query's scores are not finite: it holds NaN or infinity, or values too large for f32",
             ));
@@ -50,8 +51,13 @@ impl LookupTable {
 
     /// Returns the score of one row's codes: the reference that every kernel equals, bit for bit.
     pub fn score(&self, codes: &[u8]) -> f32 {
+        self.score_from(0.0, codes)
+    }
+
+    /// Returns the score of one row's residual codes in a cell with this score.
+    pub fn score_from(&self, cell: f32, codes: &[u8]) -> f32 {
         assert_eq!(codes.len(), self.shape.subspaces(), "a code a subspace");
-        codes.iter().enumerate().fold(0.0, |sum, (m, &code)| {
+        codes.iter().enumerate().fold(cell, |sum, (m, &code)| {
             sum + self.entries().subspace(m)[usize::from(code)]
         })
     }

@@ -1,8 +1,11 @@
 //! Finding candidates, by codes or by stored vectors.
 
+use super::cells;
 use super::filter::Masks;
 use super::searched::Searched;
 use crate::error::Result;
+use crate::quantizer::Asked;
+use crate::row::Probes;
 use crate::scan::{BlockSource, Found, VectorSource};
 use crate::stored::StoredRef;
 use crate::view::searchable::Searchable;
@@ -90,24 +93,52 @@ pub(crate) fn by_words<P: Searchable>(
     })
 }
 
-/// Returns the candidates by codes for each query, of which (queries, dim) are the vectors.
+/// What queries are for a scan of codes, of which (queries, dim) are the vectors.
 ///
 /// Requires: rows have codes.
-pub(crate) fn by_codes<P: Searchable>(
+pub(crate) fn asked<P: Searchable>(
+    searched: &Searched<'_, P>,
+    vectors: &[f32],
+) -> Result<Vec<Asked>> {
+    let quantizer = searched.quantizer.expect("rows have codes");
+    let queries: Vec<_> = vectors.chunks_exact(searched.dim).collect();
+    (searched.scanner).each(&queries, quantizer.table_cycles(), |query| {
+        quantizer.ask(query)
+    })
+}
+
+/// Returns the candidates by codes for each query, of which (queries, dim) are the vectors, among all rows, whether the model has
+/// cells or not.
+///
+/// Requires: rows have codes.
+pub(crate) fn by_all_codes<P: Searchable>(
     searched: &Searched<'_, P>,
     vectors: &[f32],
     masks: &Masks,
     depth: usize,
 ) -> Result<Vec<Listed>> {
-    let quantizer = searched.quantizer.expect("rows have codes");
-    let scanner = searched.scanner;
-    let queries: Vec<_> = vectors.chunks_exact(searched.dim).collect();
-    let tables = scanner.each(&queries, quantizer.table_cycles(), |query| {
-        quantizer.table(query)
-    })?;
+    match searched.cells() {
+        None => by_codes(searched, asked(searched, vectors)?, masks, depth),
+        Some(_) => {
+            let visited = cells::visited(searched, vectors, masks, Probes::All, depth)?;
+            cells::candidates(searched, &visited, depth)
+        }
+    }
+}
+
+/// Returns the candidates by codes for each query, among all rows.
+///
+/// Requires: the model has no cells.
+pub(crate) fn by_codes<P: Searchable>(
+    searched: &Searched<'_, P>,
+    asked: Vec<Asked>,
+    masks: &Masks,
+    depth: usize,
+) -> Result<Vec<Listed>> {
+    let tables: Vec<_> = asked.into_iter().map(|asked| asked.table).collect();
     let parts = scanned(searched, masks);
     let sources: Vec<_> = parts.iter().map(|part| part as &dyn BlockSource).collect();
-    scanner.scan(&sources, &tables, depth)
+    searched.scanner.scan(&sources, &tables, depth)
 }
 
 /// Returns the candidates by stored vectors for each query, of which (queries, dim) are the

@@ -1,6 +1,6 @@
 //! What the stages of a query did, and how long they took.
 
-use crate::row::Search;
+use crate::row::{Probes, Search};
 use std::iter::Sum;
 use std::ops::AddAssign;
 use std::time::Instant;
@@ -14,6 +14,8 @@ pub struct Explanation {
     pub search: Search,
     /// Candidates per query, where they are re-scored.
     pub candidates: Option<usize>,
+    /// Cells that were asked for, under a model that has cells.
+    pub probes: Option<Probes>,
     /// The stages, in the order in which they ran.
     pub stages: Vec<Stage>,
 }
@@ -22,10 +24,12 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Stage {
-    /// `vectors`, `filter`, `candidates`, `score` or `hits`.
+    /// `vectors`, `filter`, `cells`, `candidates`, `words`, `score` or `hits`.
     pub name: &'static str,
-    /// Rows that came out: queries, rows that passed, candidates, rows scored, hits.
+    /// Rows that came out: queries, rows that passed, rows of the cells looked at, candidates, rows scored, hits.
     pub rows: u64,
+    /// Cells that are looked at.
+    pub cells: u64,
     /// Bytes of codes or vectors that it read.
     pub bytes: u64,
     /// Pages of 4 KiB that these bytes are in, where rows are read one by one.
@@ -38,6 +42,7 @@ pub struct Stage {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) rows: u64,
+    pub(crate) cells: u64,
     pub(crate) bytes: u64,
     pub(crate) pages: u64,
 }
@@ -55,6 +60,7 @@ impl Counts {
 impl AddAssign for Counts {
     fn add_assign(&mut self, more: Self) {
         self.rows += more.rows;
+        self.cells += more.cells;
         self.bytes += more.bytes;
         self.pages += more.pages;
     }
@@ -78,7 +84,7 @@ pub(super) struct Trace {
 impl Trace {
     pub(super) fn start() -> Self {
         Self {
-            stages: Vec::with_capacity(5),
+            stages: Vec::with_capacity(7),
             last: Instant::now(),
         }
     }
@@ -89,6 +95,7 @@ impl Trace {
         self.stages.push(Stage {
             name,
             rows: counts.rows,
+            cells: counts.cells,
             bytes: counts.bytes,
             pages: counts.pages,
             micros: (now - self.last).as_secs_f64() * 1e6,

@@ -1,4 +1,5 @@
-//! A query, in the order in which it runs: the query's [vectors], the [filter]'s masks, [candidates] by codes or by
+//! A query, in the order in which it runs: the query's [vectors], the [filter]'s masks, the [cells] that are
+//! looked at, [candidates] by codes or by
 //! stored vectors, their [order](score), and the [hits] with keys and texts.
 //!
 //! The depth of a stage is not the number of hits: [`Search::Auto`] takes more candidates by codes than the user
@@ -6,6 +7,7 @@
 //! return.
 
 pub(crate) mod candidates;
+pub(crate) mod cells;
 pub(crate) mod explain;
 pub(crate) mod filter;
 mod hits;
@@ -66,10 +68,14 @@ impl Snapshot {
         let passed = masks.count().unwrap_or_else(|| self.rows());
         trace.stage("filter", Counts::rows(passed));
 
-        let mut found = plan.listed(&searched, asked, &masks)?;
+        let visited = plan.visited(&searched, asked, &masks)?;
+        if let Some(visited) = &visited {
+            trace.stage("cells", visited.counts());
+        }
+        let mut found = plan.listed(&searched, asked, &masks, visited.as_ref())?;
         let listed = found.iter().map(Candidates::len).sum::<usize>();
         let counts = Counts {
-            bytes: plan.scanned(&searched)?,
+            bytes: plan.scanned(&searched, visited.as_ref())?,
             ..Counts::rows(listed)
         };
         trace.stage("candidates", counts);

@@ -1,13 +1,14 @@
 //! Which scores find the rows of a query, and which order them.
 
 use super::candidates::{self, Candidates};
+use super::cells::{self, Visited};
 use super::explain::{Counts, Explanation, Trace};
 use super::filter::Masks;
 use super::score::{self, Ranked, Rescored};
 use super::searched::Searched;
 use super::vectors::AskedRef;
 use crate::error::{Error, Result};
-use crate::row::{FoundBy, Fusion, QueryOptions, Search};
+use crate::row::{FoundBy, Fusion, Probes, QueryOptions, Search};
 use crate::view::searchable::Searchable;
 
 /// Roughly the CPU cycles that it takes to score a candidate by its stored vector.
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
     way: Way,
     /// Rows that are ranked.
     depth: usize,
+    /// The cells that are looked at; `None` where the model has none, or they are not used.
+    probes: Option<Probes>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,7 +83,24 @@ impl Plan {
             },
             Search::Auto | Search::Exact => Way::Exact,
         };
-        Ok(Self { way, depth })
+        let probes = match (searched.cells(), options.probes) {
+            (Some(cells), _) => Some(options.wanted_probes(searched.serving, cells)?),
+            (None, None) => None,
+            (None, Some(_)) => {
+                return Err(Error::invalid(
+                    "the active model has no cells: every query looks at all rows; leave the probes out, or train with cells and rebuild",
+                ));
+            }
+        };
+        let plan = Self {
+            way,
+            depth,
+            probes: None,
+        };
+        Ok(Self {
+            probes: probes.filter(|_| plan.by_codes().is_some()),
+            ..plan
+        })
     }
 
     /// Returns the plan of a search whose candidates are looked at, not ranked: so many of each source, words among them
@@ -101,6 +121,9 @@ impl Plan {
                 words,
             },
             depth: 2 * candidates,
+            probes: searched
+                .cells()
+                .map(|cells| Probes::Cells(QueryOptions::default_probes(cells))),
         }
     }
 
@@ -114,19 +137,37 @@ impl Plan {
         matches!(self.way, Way::Words | Way::Auto { words: Some(_), .. })
     }
 
+    /// Returns which cells each query looks at; `None` where it looks at all rows.
+    pub(crate) fn visited<P: Searchable>(
+        self,
+        searched: &Searched<'_, P>,
+        asked: AskedRef<'_>,
+        masks: &Masks,
+    ) -> Result<Option<Visited>> {
+        let (Some(probes), Some(depth)) = (self.probes, self.by_codes()) else {
+            return Ok(None);
+        };
+        cells::visited(searched, asked.vectors, masks, probes, depth).map(Some)
+    }
+
     /// Returns the candidates for each query by codes or by stored vectors.
     pub(crate) fn listed<P: Searchable>(
         self,
         searched: &Searched<'_, P>,
         asked: AskedRef<'_>,
         masks: &Masks,
+        visited: Option<&Visited>,
     ) -> Result<Vec<Candidates>> {
-        let listed = match self.source() {
-            None => return Ok(asked.terms.iter().map(|_| Candidates::default()).collect()),
-            Some((Source::Codes, depth)) => {
-                candidates::by_codes(searched, asked.vectors, masks, depth)?
+        let listed = match (self.source(), visited) {
+            (None, _) => return Ok(asked.terms.iter().map(|_| Candidates::default()).collect()),
+            (Some((Source::Codes, depth)), Some(visited)) => {
+                cells::candidates(searched, visited, depth)?
             }
-            Some((Source::Vectors, depth)) => {
+            (Some((Source::Codes, depth)), None) => {
+                let asked = candidates::asked(searched, asked.vectors)?;
+                candidates::by_codes(searched, asked, masks, depth)?
+            }
+            (Some((Source::Vectors, depth)), _) => {
                 candidates::by_vectors(searched, asked.vectors, masks, depth)?
             }
         };
@@ -166,9 +207,18 @@ impl Plan {
         asked: AskedRef<'_>,
         masks: &Masks,
     ) -> Result<Vec<Candidates>> {
-        let mut found = self.listed(searched, asked, masks)?;
+        let visited = self.visited(searched, asked, masks)?;
+        let mut found = self.listed(searched, asked, masks, visited.as_ref())?;
         self.add_words(searched, asked, masks, &mut found)?;
         Ok(found)
+    }
+
+    /// How many candidates codes find, where they do.
+    fn by_codes(self) -> Option<usize> {
+        match self.source() {
+            Some((Source::Codes, depth)) => Some(depth),
+            Some((Source::Vectors, _)) | None => None,
+        }
     }
 
     /// What finds candidates that are not found by words, and how many.
@@ -238,7 +288,14 @@ impl Plan {
     }
 
     /// Returns the number of bytes that a scan for candidates reads.
-    pub(super) fn scanned<P: Searchable>(self, searched: &Searched<'_, P>) -> Result<u64> {
+    pub(super) fn scanned<P: Searchable>(
+        self,
+        searched: &Searched<'_, P>,
+        visited: Option<&Visited>,
+    ) -> Result<u64> {
+        if let Some(visited) = visited {
+            return Ok(visited.counts().bytes);
+        }
         let bytes = match (self.source(), searched.quantizer) {
             (None, _) => 0,
             (Some((Source::Codes, _)), Some(quantizer)) => {
@@ -267,6 +324,7 @@ impl Plan {
         Explanation {
             search,
             candidates,
+            probes: self.probes,
             stages: trace.finish(),
         }
     }

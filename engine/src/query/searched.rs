@@ -56,6 +56,11 @@ impl<P: Searchable> Searched<'_, P> {
         self.scorer.is_some_and(|scorer| scorer.map().is_some())
     }
 
+    /// Returns the number of cells, if the model has some.
+    pub(crate) fn cells(&self) -> Option<usize> {
+        Some(self.quantizer?.cells()?.len())
+    }
+
     /// Returns `true` if every part has a word index.
     pub(crate) fn has_words(&self) -> bool {
         self.words.is_some() && self.parts.iter().all(P::has_words)
@@ -104,6 +109,7 @@ impl<P: Searchable> Searched<'_, P> {
             rows: rows.len() as u64,
             bytes: (rows.len() * first.bytes()) as u64,
             pages: pages(rows, first.bytes()),
+            ..Counts::default()
         })
     }
 }

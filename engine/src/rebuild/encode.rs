@@ -82,7 +82,7 @@ pub(crate) fn encode_segment(
             (target.quantize(&wide)).map_err(|e| named(view, target, &range, &wide, e))
         })?;
         for codes in quantized {
-            sink.push(&codes)?;
+            sink.push(&codes.codes, &codes.cells)?;
         }
         if let Some(vecs) = &vecs {
             vecs.release();

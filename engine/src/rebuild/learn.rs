@@ -8,7 +8,7 @@ use crate::disk::files::{Disk, Files};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::model::bundle::{Bundle, BundleWriter};
-use crate::quantizer::{TrainPq, Trained, train_opq_on_axes, train_pq};
+use crate::quantizer::{MAX_CELLS, TrainPq, Trained, train_opq_on_axes, train_pq};
 use crate::rebuild::own_rows::{OwnRows, OwnTrial};
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
@@ -45,8 +45,42 @@ pub struct LearnOptions {
     pub projection: Projection,
     /// The shape of the codes, and steps, sample, seed and threads of the training.
     pub pq: TrainPq,
+    /// Cells. They take precedence over those of `pq`.
+    pub cells: CellCount,
     /// The memory limit for the sample and its copies, in bytes.
     pub memory_limit: usize,
+}
+
+/// How many cells a model gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CellCount {
+    /// None below a million rows, which are scanned fast enough; else the power of two nearest to four times the square
+    /// root of the rows.
+    #[default]
+    Auto,
+    /// This many; 0 means none.
+    Exactly(usize),
+}
+
+impl CellCount {
+    /// Returns the number of cells for this many rows.
+    pub fn of(self, rows: u64) -> usize {
+        /// Rows from which cells are worth while.
+        const LEAST: u64 = 1_000_000;
+        match self {
+            Self::Exactly(cells) => cells,
+            Self::Auto if rows < LEAST => 0,
+            Self::Auto => {
+                let wanted = 4.0 * (rows as f64).sqrt();
+                let below = 1_usize << (wanted.log2() as u32);
+                let nearest = match wanted - below as f64 > 2.0 * below as f64 - wanted {
+                    true => 2 * below,
+                    false => below,
+                };
+                nearest.min(MAX_CELLS)
+            }
+        }
+    }
 }
 
 impl Default for LearnOptions {
@@ -55,6 +89,7 @@ impl Default for LearnOptions {
             rotate: true,
             projection: Projection::Full,
             pq: TrainPq::default(),
+            cells: CellCount::Auto,
             memory_limit: crate::Options::default().memory_limit,
         }
     }
@@ -65,15 +100,17 @@ impl LearnOptions {
         rotate: bool,
         projection: Projection,
         pq: TrainPq,
+        cells: CellCount,
         memory_limit: usize,
     );
 
-    /// Returns the default options for vectors of `dim` values: eight bytes per row and a measured projection; for vectors
-    /// of fewer than 64 values the full width, and the largest number up to eight that divides `dim`.
+    /// Returns the default options for vectors of `dim` values: eight bytes per row, a measured projection and no cells; for
+    /// vectors of fewer than 64 values the full width, and the largest number up to eight that divides `dim`.
     pub fn automatic(dim: usize) -> Self {
         if dim >= WIDE {
             return Self {
                 projection: Projection::Measured,
+                cells: CellCount::Exactly(0),
                 ..Self::default()
             };
         }
@@ -83,6 +120,7 @@ impl LearnOptions {
                 subspaces: subspaces.unwrap_or(1),
                 ..TrainPq::default()
             },
+            cells: CellCount::Exactly(0),
             ..Self::default()
         }
     }
@@ -116,8 +154,18 @@ pub(crate) fn learn_without(
     held_out: &BTreeSet<u64>,
 ) -> Result<Learned> {
     let model = Arc::clone(snapshot.model());
-    let (sample, through_seq) = sample(snapshot, options, held_out)?;
-    let pq = &options.pq;
+    let rows = snapshot.rows() - held_out.len() as u64;
+    let cells = options.cells.of(rows);
+    if cells as u64 > rows {
+        return Err(Error::invalid(format!(
+            "{cells} cells for {rows} rows; ask for at most as many cells as rows, better a thirtieth"
+        )));
+    }
+    let pq = &TrainPq {
+        cells,
+        ..options.pq.clone()
+    };
+    let (sample, through_seq) = sample(snapshot, options, cells, held_out)?;
     let (dim, metric) = (model.dim(), model.metric());
     let trial = OwnTrial::new(&sample, dim, metric, pq.threads)?;
     let (method, axes) = match (options.rotate, options.projection) {
@@ -134,7 +182,7 @@ pub(crate) fn learn_without(
     let training = json!({
         "config": {
             "method": method, "subspaces": pq.subspaces, "codewords": pq.codewords,
-            "iterations": pq.iterations, "sample": pq.sample, "dim": axes,
+            "iterations": pq.iterations, "sample": pq.sample, "dim": axes, "cells": pq.cells,
         },
         "seed": pq.seed, "rows": trained.rows, "through_seq": through_seq,
         "distortions": trained.distortions,
@@ -174,10 +222,14 @@ impl Learned {
     }
 }
 
+/// Rows that each cell is learned from, if there are as many and memory allows.
+const ROWS_PER_CELL: usize = 64;
+
 /// Returns the vectors of rows chosen evenly from all rows, and the last `Seq`.
-fn sample(
+pub(super) fn sample(
     snapshot: &Snapshot,
     options: &LearnOptions,
+    cells: usize,
     held_out: &BTreeSet<u64>,
 ) -> Result<(Vec<f32>, u64)> {
     let dim = snapshot.model().dim();
@@ -188,7 +240,8 @@ fn sample(
         ));
     }
     // Training holds about three copies of the sample.
-    let (least, wanted) = (options.pq.codewords.min(1024), options.pq.sample);
+    let wanted = options.pq.sample.max(ROWS_PER_CELL * cells);
+    let least = options.pq.codewords.min(1024).max(cells);
     let most = (options.memory_limit / (12 * dim)).clamp(least.min(wanted), wanted);
     let most = rows.min(most as u64);
     let (mut number, mut seen, mut through) = (0_u64, 0_u64, 0);
@@ -207,4 +260,20 @@ fn sample(
         Ok(())
     })?;
     Ok((vectors, through))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CellCount;
+
+    #[test]
+    fn cells_grow_with_the_root_of_the_rows_from_a_million_on() {
+        let cells = |rows| CellCount::Auto.of(rows);
+        assert_eq!((cells(0), cells(999_999)), (0, 0));
+        assert_eq!(cells(1_000_000), 4_096);
+        assert_eq!(cells(3_000_000), 8_192);
+        assert_eq!(cells(10_000_000), 16_384);
+        assert_eq!(cells(u64::MAX), 32_768);
+        assert_eq!(CellCount::Exactly(7).of(10), 7);
+    }
 }

@@ -5,6 +5,7 @@
 //! process: this one, if the lock is free, or else the process that holds it, whose maintenance thread looks for
 //! `READY`. Either may be killed at any step. The staged files stay, and the next rebuild continues from them.
 
+pub(crate) mod celled;
 mod commit;
 mod encode;
 mod first;

@@ -93,7 +93,7 @@ impl OwnTrial {
             return Ok(widest);
         }
         let some = evenly(sample, dim, QUICK_ROWS);
-        let quick = options.clone().iterations(QUICK_STEPS);
+        let quick = options.clone().iterations(QUICK_STEPS).cells(0);
         let mut best = (widest, 0.0);
         for (n, &axes) in widths.iter().enumerate() {
             let trained = train_opq_on_axes(&some, dim, axes, self.metric, &quick)?;

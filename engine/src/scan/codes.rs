@@ -127,9 +127,9 @@ fn pass(
                 let at = |block: usize| (block - chunk.range.start) * block_bytes;
                 let tile = &bytes[at(first)..at(end)];
                 if alive.any(first..end) {
-                    searches
-                        .iter_mut()
-                        .for_each(|search| search.tile(tile, first, alive, &mut scratch));
+                    for search in searches.iter_mut() {
+                        search.tile(tile, first, alive, None, &mut scratch)?;
+                    }
                 }
                 *seen += end - first;
                 first = end;

@@ -5,6 +5,7 @@
 //! ([`VectorSource`]). The answer is that of the plain f32 sum in subspace order, whatever the kernel, the
 //! number of threads or the split into sources.
 
+mod cells;
 mod codes;
 mod one_query;
 mod rows;
@@ -14,8 +15,10 @@ mod source;
 mod topk;
 mod vectors;
 
+pub(crate) use cells::{CellScores, Looked, Visit};
 pub(crate) use rows::Gathered;
 pub use scanner::Scanner;
+pub(crate) use source::CellSource;
 #[cfg(feature = "testing")]
 pub use source::InMemory;
 pub use source::{BlockSource, VectorSource};

@@ -1,7 +1,9 @@
 //! One query's search, on one thread: filter, rescore what is left, tighten.
 
-use super::source::Alive;
+use super::cells::CellScores;
+use super::source::{Alive, CellSource};
 use super::topk::TopK;
+use crate::error::Result;
 use crate::kernel::{Filter, Kernel, Survivors, Verdict};
 use crate::quantizer::{CodeShape, LookupTable, ROWS_PER_BLOCK};
 use std::cell::Cell;
@@ -55,6 +57,8 @@ enum Plan {
 pub(super) struct Search<'a> {
     kernel: Kernel,
     table: &'a LookupTable,
+    /// The score of each cell that is looked at, where rows' scores begin with it.
+    cells: Option<&'a [f32]>,
     pub(super) top: TopK,
     filter: Filter,
     verdict: Verdict,
@@ -71,6 +75,39 @@ pub(super) struct Search<'a> {
     /// worth trying again.
     looked_at: f64,
     look_again_at: f64,
+}
+
+/// Blocks whose positions are ordered by cell.
+#[derive(Clone, Copy)]
+pub(super) struct InCells<'s> {
+    pub(super) source: &'s dyn CellSource,
+    /// The first entry that is looked at, and the number of entries.
+    pub(super) first: usize,
+    pub(super) count: usize,
+}
+
+impl InCells<'_> {
+    /// Returns the highest of the cells' scores.
+    fn best(&self, cells: &[f32]) -> f32 {
+        let starts = self.source.starts();
+        (self.first..self.first + self.count)
+            .map(|entry| cells[starts.cell(entry) as usize])
+            .fold(f32::NEG_INFINITY, f32::max)
+    }
+
+    /// Returns the score of the cell that a position is in. Positions of other entries have one too.
+    fn score(&self, cells: &[f32], position: usize) -> f32 {
+        let starts = self.source.starts();
+        let entry = match self.count {
+            1 => self.first,
+            _ => {
+                let entries = &starts.entries()[self.first..self.first + self.count];
+                let before = entries.partition_point(|entry| entry.1 as usize <= position);
+                self.first + before.max(1) - 1
+            }
+        };
+        cells[starts.cell(entry) as usize]
+    }
 }
 
 /// What the searches of one thread write to, one after the other. A thread keeps it from scan to scan: allocating it
@@ -100,11 +137,36 @@ impl Scratch {
 
 impl<'a> Search<'a> {
     pub(super) fn new(kernel: Kernel, table: &'a LookupTable, k: usize) -> Self {
+        Self::from(kernel, table, None, TopK::new(k))
+    }
+
+    /// A search among codes that are ordered by cell. `cells`: rows' scores begin with these.
+    pub(super) fn in_cells(
+        kernel: Kernel,
+        table: &'a LookupTable,
+        cells: Option<CellScores<'a>>,
+        k: usize,
+    ) -> Self {
+        Self::from(kernel, table, cells, TopK::new(k).in_any_order())
+    }
+
+    fn from(
+        kernel: Kernel,
+        table: &'a LookupTable,
+        cells: Option<CellScores<'a>>,
+        top: TopK,
+    ) -> Self {
+        let codewords = table.shape().codewords();
+        let range = cells.map(|cells| {
+            let magnitude = |scores: &[f32]| kernel.largest_magnitude(scores);
+            (cells.top, magnitude(cells.scores))
+        });
         Self {
             kernel,
             table,
-            top: TopK::new(k),
-            filter: Filter::new(kernel, table.entries(), table.shape().codewords()),
+            cells: cells.map(|cells| cells.scores),
+            top,
+            filter: Filter::new(kernel, table.entries(), codewords, range),
             verdict: Verdict::Everything,
             aimed_at: f32::NEG_INFINITY,
             plan: Plan::None,
@@ -127,19 +189,28 @@ impl<'a> Search<'a> {
     }
 
     /// Offers the rows of some blocks, at most [`MAX_TILE`], of the source that was entered last. A tile without live
-    /// rows is not worth a call.
+    /// rows is not worth a call. `order`: positions are not rows.
+    ///
+    /// # Errors
+    /// Those of reading which row is at a position.
     pub(super) fn tile(
         &mut self,
         bytes: &[u8],
         first_block: usize,
         alive: Alive<'_>,
+        order: Option<InCells<'_>>,
         scratch: &mut Scratch,
-    ) {
+    ) -> Result<()> {
         self.aim();
         match self.verdict {
-            Verdict::Nothing => return,
-            Verdict::Everything => return self.score_all(bytes, first_block, alive),
+            Verdict::Nothing => return Ok(()),
+            Verdict::Everything => return self.score_all(bytes, first_block, alive, order),
             Verdict::Some => {}
+        }
+        if let (Some(cells), Some(order)) = (self.cells, &order)
+            && !self.filter.enter(order.best(cells))
+        {
+            return Ok(());
         }
         if self.needs_plan() {
             self.make_plan(bytes, scratch);
@@ -149,11 +220,11 @@ impl<'a> Search<'a> {
                 if self.looked_at <= self.look_again_at {
                     self.choose_look(bytes, scratch);
                 }
-                self.filter(bytes, first_block, alive, scratch);
+                self.filter(bytes, first_block, alive, order, scratch)
             }
             Plan::Floats | Plan::None => {
                 self.measured.1 += bytes.len() / self.table.shape().block_bytes();
-                self.score_all(bytes, first_block, alive);
+                self.score_all(bytes, first_block, alive, order)
             }
         }
     }
@@ -265,8 +336,9 @@ impl<'a> Search<'a> {
         bytes: &[u8],
         first_block: usize,
         alive: Alive<'_>,
+        order: Option<InCells<'_>>,
         scratch: &mut Scratch,
-    ) {
+    ) -> Result<()> {
         let blocks = bytes.len() / self.table.shape().block_bytes();
         self.measured.1 += blocks;
         let Scratch { survivors, rows } = scratch;
@@ -287,32 +359,68 @@ impl<'a> Search<'a> {
         survivors.list_rows(rows);
         self.measured.0 += rows.len();
         self.scored += rows.len();
-        self.rescore(bytes, first_block, rows);
+        self.rescore(bytes, first_block, order, rows)
+    }
+
+    /// What the score of a position begins with.
+    #[inline]
+    fn first(&self, order: Option<InCells<'_>>, position: u32) -> f32 {
+        match (self.cells, order) {
+            (Some(cells), Some(order)) => order.score(cells, position as usize),
+            _ => 0.0,
+        }
+    }
+
+    /// Takes the row of a position, whose score reaches the cutoff.
+    #[inline]
+    fn push(&mut self, order: Option<InCells<'_>>, score: f32, position: u32) -> Result<()> {
+        let row = match order {
+            Some(order) => order
+                .source
+                .rows_at(position as usize..position as usize + 1)?[0],
+            None => position,
+        };
+        self.top.push(score, row);
+        Ok(())
     }
 
     /// Scores the survivors in f32. Several are scored before any is looked at, so that their sums overlap.
-    fn rescore(&mut self, bytes: &[u8], first_block: usize, survivors: &[u16]) {
+    fn rescore(
+        &mut self,
+        bytes: &[u8],
+        first_block: usize,
+        order: Option<InCells<'_>>,
+        survivors: &[u16],
+    ) -> Result<()> {
         let block_bytes = self.table.shape().block_bytes();
         let first_row = (first_block * ROWS_PER_BLOCK) as u32;
         for rows in survivors.chunks(RESCORED) {
             let mut scores = [0.0; RESCORED];
             for (score, &row) in scores.iter_mut().zip(rows) {
+                let first = self.first(order, first_row + u32::from(row));
                 let (block, row) = (
                     usize::from(row) / ROWS_PER_BLOCK,
                     usize::from(row) % ROWS_PER_BLOCK,
                 );
                 let block = &bytes[block * block_bytes..][..block_bytes];
-                *score = self.kernel.score(self.table.entries(), block, row);
+                *score = self.kernel.score(self.table.entries(), first, block, row);
             }
             for (score, &row) in scores.into_iter().zip(rows) {
                 if score >= self.top.cutoff() {
-                    self.top.push(score, first_row + u32::from(row));
+                    self.push(order, score, first_row + u32::from(row))?;
                 }
             }
         }
+        Ok(())
     }
 
-    fn score_all(&mut self, bytes: &[u8], first_block: usize, alive: Alive<'_>) {
+    fn score_all(
+        &mut self,
+        bytes: &[u8],
+        first_block: usize,
+        alive: Alive<'_>,
+        order: Option<InCells<'_>>,
+    ) -> Result<()> {
         let block_bytes = self.table.shape().block_bytes();
         self.scored += bytes.len() / block_bytes * ROWS_PER_BLOCK;
         let mut scores = [0.0; ROWS_PER_BLOCK];
@@ -321,20 +429,29 @@ impl<'a> Search<'a> {
             if live == 0 {
                 continue;
             }
+            let first_row = ((first_block + i) * ROWS_PER_BLOCK) as u32;
+            match self.cells {
+                Some(_) => {
+                    for (score, position) in scores.iter_mut().zip(first_row..) {
+                        *score = self.first(order, position);
+                    }
+                }
+                None => scores.fill(0.0),
+            }
             self.kernel.scores(self.table.entries(), block, &mut scores);
             let cutoff = self.top.cutoff();
             let mut rows = scores.iter().enumerate().fold(0, |rows, (row, score)| {
                 rows | u64::from(*score >= cutoff) << row
             }) & live;
-            let first_row = ((first_block + i) * ROWS_PER_BLOCK) as u32;
             while rows != 0 {
                 let row = rows.trailing_zeros();
                 rows &= rows - 1;
                 let score = scores[row as usize];
                 if score >= self.top.cutoff() {
-                    self.top.push(score, first_row + row);
+                    self.push(order, score, first_row + row)?;
                 }
             }
         }
+        Ok(())
     }
 }

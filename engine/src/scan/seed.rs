@@ -111,7 +111,8 @@ impl Sample {
         while first < self.live.len() {
             let end = (first + if first == 0 { FIRST } else { TILE }).min(self.live.len());
             let tile = &self.blocks[first * block_bytes..end * block_bytes];
-            search.tile(tile, first, alive, scratch);
+            (search.tile(tile, first, alive, None, scratch))
+                .expect("positions of a sample are its rows");
             first = end;
         }
     }

@@ -2,6 +2,7 @@
 
 use super::scanner::Chunk;
 use crate::error::{Error, Result};
+use crate::quantizer::CellStarts;
 use crate::stored::StoredRef;
 use std::ops::Range;
 
@@ -83,37 +84,60 @@ impl VectorSource for InMemory<'_> {
     }
 }
 
-/// Which rows of a source may be returned.
+/// Codes that are ordered by cell. A position is a place in this order.
+pub(crate) trait CellSource: Sync {
+    /// Returns where the cells are.
+    fn starts(&self) -> &CellStarts;
+    /// Returns the bytes of a range of blocks of 64 positions, checked.
+    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]>;
+    /// Returns the row of each position, checked: below the number of rows.
+    fn rows_at(&self, positions: Range<usize>) -> Result<&[u32]>;
+    /// Returns a word for 64 positions: a set bit is one whose row may be returned. `None`: all may.
+    fn live(&self) -> Option<&[u64]>;
+}
+
+/// Which positions of a source may be returned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alive<'a> {
     words: Option<&'a [u64]>,
-    rows: usize,
+    /// The first position that is looked at, and the one behind the last.
+    start: usize,
+    end: usize,
 }
 
 impl<'a> Alive<'a> {
     /// Creates the filter of a source with `rows` rows; without `words` all rows are live.
     pub(super) fn new(words: Option<&'a [u64]>, rows: usize) -> Self {
-        Self { words, rows }
+        Self::within(words, 0..rows)
     }
 
-    /// Those of one block: alive, and not the padding of the last block.
+    /// Only these positions may be returned.
+    pub(super) fn within(words: Option<&'a [u64]>, positions: Range<usize>) -> Self {
+        Self {
+            words,
+            start: positions.start,
+            end: positions.end,
+        }
+    }
+
+    /// Those of one block: alive, and among the positions.
     #[inline]
     pub(super) fn of(&self, block: usize) -> u64 {
-        let inside = self.rows - block * 64;
-        let present = if inside >= 64 {
-            u64::MAX
-        } else {
-            (1 << inside) - 1
+        let first = block * 64;
+        let below = |position: usize| match position.saturating_sub(first) {
+            inside @ 0..64 => (1 << inside) - 1,
+            _ => u64::MAX,
         };
+        let present = below(self.end) & !below(self.start);
         self.words.map_or(present, |words| words[block] & present)
     }
 
-    /// Returns `true` if all rows of these blocks are live and none is padding.
+    /// Returns `true` if all positions of these blocks are live.
     pub(super) fn all(&self, blocks: Range<usize>) -> bool {
-        self.words.is_none() && blocks.end * 64 <= self.rows
+        self.words.is_none() && self.start <= blocks.start * 64 && blocks.end * 64 <= self.end
     }
 
-    /// Returns `true` if any row of these blocks is live.
+    /// Returns `true` if any position of these blocks is live.
     pub(super) fn any(&self, blocks: Range<usize>) -> bool {
         self.words.is_none() || blocks.into_iter().any(|block| self.of(block) != 0)
     }

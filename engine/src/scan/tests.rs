@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::kernel::random::Random;
 use crate::metric::Metric;
-use crate::quantizer::{CodeShape, LookupTable};
+use crate::quantizer::{CellOrder, CellStarts, CodeShape, LookupTable, RowCodes};
 use crate::stored::StoredRef;
 use std::ops::Range;
 
@@ -572,4 +572,180 @@ fn what_threads_make_of_items_comes_in_their_order_and_an_error_is_handed_on() {
         });
         assert!(error.unwrap_err().to_string().contains("item 700"));
     }
+}
+
+/// Codes that are ordered by cell, and the rows in that order.
+struct InCells {
+    shape: CodeShape,
+    order: CellOrder,
+    bytes: Vec<u8>,
+    live: Option<Vec<u64>>,
+}
+
+impl CellSource for InCells {
+    fn starts(&self) -> &CellStarts {
+        &self.order.starts
+    }
+
+    fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {
+        let size = self.shape.block_bytes();
+        Ok(&self.bytes[blocks.start * size..blocks.end * size])
+    }
+
+    fn rows_at(&self, positions: Range<usize>) -> Result<&[u32]> {
+        Ok(&self.order.rows[positions])
+    }
+
+    fn live(&self) -> Option<&[u64]> {
+        self.live.as_deref()
+    }
+}
+
+#[test]
+fn every_kernel_thread_count_and_grouping_finds_the_best_rows_of_the_cells_looked_at() {
+    let scanners = scanners();
+    for (seed, shape, cells, rows, scale) in [
+        (300, (8, 256), 7_usize, 3000_usize, 1.0),
+        (301, (5, 16), 40, 2000, 0.0),
+        (302, (8, 256), 300, 1000, 1.0),
+        (303, (16, 200), 1, 1500, 30.0),
+        (304, (4, 256), 3, 9000, 0.1),
+    ] {
+        let mut random = Random::new(seed);
+        let shape = CodeShape::new(shape.0, shape.1).unwrap();
+        let subspaces = shape.subspaces();
+        // Few different codes: ties within and across sources.
+        let codes = random_codes(&mut random, shape, rows / 5);
+        let tables: Vec<_> = (0..4)
+            .map(|_| {
+                let entries = random.normals(subspaces * shape.codewords());
+                LookupTable::new(shape, &entries).unwrap()
+            })
+            .collect();
+        let scores: Vec<Vec<f32>> = (0..4)
+            .map(|_| random.normals(cells).iter().map(|x| x * scale).collect())
+            .collect();
+        let mut sources = Vec::new();
+        let mut all_codes = Vec::new();
+        let mut all_cells = Vec::new();
+        for part in 0..2 {
+            let rows = if part == 0 { rows } else { rows / 10 };
+            let own: Vec<u8> = (0..rows)
+                .flat_map(|_| {
+                    let row = random.below(codes.len() / subspaces);
+                    codes[row * subspaces..][..subspaces].to_vec()
+                })
+                .collect();
+            let of_row: Vec<u32> = (0..rows).map(|_| random.below(cells) as u32).collect();
+            let order = CellOrder::of(&of_row, cells as u32);
+            let row_codes = RowCodes {
+                codes: own.clone(),
+                cells: of_row.clone(),
+            };
+            let mut bytes = Vec::new();
+            shape.pack(&row_codes.gather(&order.rows, subspaces), &mut bytes);
+            let live = (part == 0 && seed != 300).then(|| {
+                (0..rows.div_ceil(64))
+                    .map(|_| random.next() | random.next())
+                    .collect()
+            });
+            sources.push(InCells {
+                shape,
+                order,
+                bytes,
+                live,
+            });
+            all_codes.push(own);
+            all_cells.push(of_row);
+        }
+        let borrowed: Vec<&dyn CellSource> = sources.iter().map(|s| s as _).collect();
+        for residual in [true, false] {
+            for share in [100, 30] {
+                // Each query looks at some cells; neighbours are looked at together now and then.
+                let looked: Vec<Vec<bool>> = (0..4)
+                    .map(|_| (0..cells).map(|_| random.below(100) < share).collect())
+                    .collect();
+                let visits: Vec<Vec<Visit>> = looked
+                    .iter()
+                    .map(|looked| visits(&mut random, &sources, looked))
+                    .collect();
+                let queries: Vec<Looked<'_>> = (0..4)
+                    .map(|q| Looked {
+                        table: &tables[q],
+                        cells: residual.then(|| CellScores {
+                            scores: &scores[q],
+                            top: scores[q].iter().copied().fold(f32::MIN, f32::max),
+                        }),
+                        visits: &visits[q],
+                    })
+                    .collect();
+                for k in [1, 10, 200, rows * 2] {
+                    let wanted: Vec<Vec<Found>> = (0..4)
+                        .map(|q| {
+                            let mut all = Vec::new();
+                            for (number, source) in sources.iter().enumerate() {
+                                for (position, &row) in source.order.rows.iter().enumerate() {
+                                    let cell = all_cells[number][row as usize] as usize;
+                                    let code = &all_codes[number][row as usize * subspaces..];
+                                    let first = if residual { scores[q][cell] } else { 0.0 };
+                                    if looked[q][cell] && is_live(source.live(), position) {
+                                        all.push(Found {
+                                            score: tables[q].score_from(first, &code[..subspaces]),
+                                            source: number as u32,
+                                            row,
+                                        });
+                                    }
+                                }
+                            }
+                            expected(all, k)
+                        })
+                        .collect();
+                    for scanner in &scanners {
+                        let alone = scanner.scan_cells(&borrowed, &queries[..1], k).unwrap();
+                        let together = scanner.scan_cells(&borrowed, &queries, k).unwrap();
+                        let name = format!(
+                            "seed {seed} {:?} x{} residual {residual} {share}% k {k}",
+                            scanner.kernel(),
+                            scanner.threads()
+                        );
+                        assert!(same(&alone[0], &wanted[0]), "{name}");
+                        for (found, wanted) in together.iter().zip(&wanted) {
+                            assert!(same(found, wanted), "{name}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn visits(random: &mut Random, sources: &[InCells], looked: &[bool]) -> Vec<Visit> {
+    let mut visits: Vec<Visit> = Vec::new();
+    for (source, of) in sources.iter().enumerate() {
+        for entry in 0..of.order.starts.len() {
+            if !looked[of.order.starts.cell(entry) as usize] {
+                continue;
+            }
+            let positions = of.order.starts.positions(entry);
+            match visits.last_mut() {
+                Some(last)
+                    if last.source as usize == source
+                        && last.entries.end as usize == entry
+                        && random.below(2) == 0 =>
+                {
+                    last.entries.end += 1;
+                    last.positions.end = positions.end;
+                }
+                _ => visits.push(Visit {
+                    source: source as u32,
+                    entries: entry as u32..entry as u32 + 1,
+                    positions,
+                }),
+            }
+        }
+    }
+    for at in (1..visits.len()).rev() {
+        visits.swap(at, random.below(at + 1));
+    }
+    visits
 }

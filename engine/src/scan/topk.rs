@@ -56,7 +56,8 @@ pub(super) fn score(upside_down: u32) -> f32 {
     unordered((!upside_down ^ 1 << 31) as i32)
 }
 
-/// Collects what one thread finds for one query. Rows of a source are offered in ascending order.
+/// Collects what one thread finds for one query. Rows of a source are offered in ascending order, but by
+/// [`in_any_order`](Self::in_any_order).
 #[derive(Debug, Clone)]
 pub(crate) struct TopK {
     k: usize,
@@ -66,6 +67,8 @@ pub(crate) struct TopK {
     /// k rows are known to score at least this.
     threshold: f32,
     source: u32,
+    /// Whether the rows of a source come in ascending order.
+    ascending: bool,
     /// Rows that score less can't be in the answer.
     cutoff: f32,
 }
@@ -79,7 +82,16 @@ impl TopK {
             full,
             threshold: f32::NEG_INFINITY,
             source: 0,
+            ascending: true,
             cutoff: f32::NEG_INFINITY,
+        }
+    }
+
+    /// Rows of a source may come in any order.
+    pub(super) fn in_any_order(self) -> Self {
+        Self {
+            ascending: false,
+            ..self
         }
     }
 
@@ -132,6 +144,10 @@ impl TopK {
     }
 
     fn set_cutoff(&mut self) {
+        if !self.ascending {
+            self.cutoff = self.threshold;
+            return;
+        }
         // Once k rows of this source reach the threshold, a later one that only equals it has lost the tie.
         let merit = upside_down(self.threshold);
         let of_source = self

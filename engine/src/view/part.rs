@@ -9,7 +9,7 @@ use crate::columns::{
 };
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
-use crate::quantizer::{CodeShape, ROWS_PER_BLOCK};
+use crate::quantizer::{CellStarts, CodeShape, ROWS_PER_BLOCK};
 use crate::row::ValueRef;
 use crate::segment::KeyHash;
 use crate::stored::StoredRef;
@@ -136,7 +136,7 @@ impl<'a> Part<'a> {
 
     /// Replaces `out` by the codes of one row.
     ///
-    /// Requires: the snapshot's model has a quantizer of this shape.
+    /// Requires: the snapshot's model has a quantizer of this shape, and no cells.
     pub(crate) fn codes_of_row(self, row: RowId, shape: CodeShape, out: &mut [u8]) -> Result<()> {
         let (block, at) = (
             row.0 as usize / ROWS_PER_BLOCK,
@@ -205,7 +205,30 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Returns the packed codes of a range of blocks, checked.
+    /// Returns where the cells begin, if codes are ordered by cell.
+    pub(crate) fn cell_starts(self) -> Option<&'a CellStarts> {
+        match self {
+            Self::Segment(view) => view.sealed.codes.as_ref()?.starts(),
+            Self::Run(view) => view.run.order().map(|(starts, _)| starts),
+        }
+    }
+
+    /// Returns the rows of a range of positions of codes that are ordered by cell, checked.
+    pub(crate) fn rows_at(self, positions: Range<usize>) -> Result<&'a [u32]> {
+        match self {
+            Self::Segment(view) => {
+                let codes = view.sealed.codes.as_ref();
+                codes.expect("ordered codes are there").rows_at(positions)
+            }
+            Self::Run(view) => {
+                let order = view.run.order();
+                Ok(&order.expect("codes are ordered by cell").1[positions])
+            }
+        }
+    }
+
+    /// Returns the packed codes of a range of blocks, checked: of 64 rows each, or of 64 positions where they are ordered by
+    /// cell.
     ///
     /// Requires: the snapshot's model has a quantizer.
     pub(crate) fn blocks(self, blocks: Range<usize>) -> Result<&'a [u8]> {
@@ -221,7 +244,7 @@ impl<'a> Part<'a> {
 
     /// Replaces `out` by the codes of the rows of one block, row-major.
     ///
-    /// Requires: the snapshot's model has a quantizer of this shape.
+    /// Requires: the snapshot's model has a quantizer of this shape, and no cells.
     pub(crate) fn codes_of_block(
         self,
         block: usize,
@@ -234,6 +257,37 @@ impl<'a> Part<'a> {
         out.resize(rows * width, 0);
         for (at, code) in out.chunks_exact_mut(width).enumerate() {
             shape.unpack_row(packed, at, code);
+        }
+        Ok(())
+    }
+
+    /// Calls `each` with cell, row and code of every row, dead ones included, in the order of positions.
+    ///
+    /// Requires: the snapshot's model has a quantizer of this shape, and cells.
+    pub(crate) fn for_each_position(
+        self,
+        shape: CodeShape,
+        mut each: impl FnMut(u32, u32, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let Some(starts) = self.cell_starts() else {
+            debug_assert_eq!(self.len(), 0, "codes are ordered by cell");
+            return Ok(());
+        };
+        if let Self::Segment(view) = self
+            && let Some(codes) = &view.sealed.codes
+        {
+            codes.verify_order()?;
+        }
+        let mut code = vec![0; shape.subspaces()];
+        let mut cells = starts.each_position();
+        for start in (0..self.len()).step_by(ROWS_PER_BLOCK) {
+            let block = start / ROWS_PER_BLOCK;
+            let packed = self.blocks(block..block + 1)?;
+            let positions = start..(start + ROWS_PER_BLOCK).min(self.len());
+            for (at, &row) in self.rows_at(positions)?.iter().enumerate() {
+                shape.unpack_row(packed, at, &mut code);
+                each(cells.next().expect("a cell per position"), row, &code)?;
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::part::Part;
 use crate::error::Result;
 use crate::ids::{RowId, Seq};
+use crate::quantizer::CellStarts;
 use crate::stored::StoredRef;
 use crate::words::{Indexed, Words};
 use std::ops::Range;
@@ -15,7 +16,19 @@ pub(crate) trait Searchable: Sync {
     /// Returns a bit per row: set if it lives. `None`: all do.
     fn live(&self) -> Option<&[u64]>;
 
-    /// Returns the packed codes of a range of blocks, checked.
+    /// Returns where the cells begin, if codes are ordered by cell.
+    fn cell_starts(&self) -> Option<&CellStarts> {
+        None
+    }
+
+    /// Returns the rows of a range of positions, checked.
+    ///
+    /// Requires: codes are ordered by cell.
+    fn rows_at(&self, positions: Range<usize>) -> Result<&[u32]> {
+        panic!("the row at {positions:?} is asked of codes that are ordered by row")
+    }
+
+    /// Returns the packed codes of a range of blocks, checked: of rows, or of positions where codes are ordered by cell.
     ///
     /// Requires: the model has a quantizer.
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]>;
@@ -47,6 +60,14 @@ impl Searchable for Part<'_> {
 
     fn live(&self) -> Option<&[u64]> {
         Part::live(*self).words()
+    }
+
+    fn cell_starts(&self) -> Option<&CellStarts> {
+        Part::cell_starts(*self)
+    }
+
+    fn rows_at(&self, positions: Range<usize>) -> Result<&[u32]> {
+        Part::rows_at(*self, positions)
     }
 
     fn blocks(&self, blocks: Range<usize>) -> Result<&[u8]> {

@@ -177,6 +177,11 @@ pub(crate) fn check_codes(codes: &CodesFile, rows: &RowsFile, model: &Model) -> 
     let shape = model
         .shape()
         .expect("a model whose codes are checked has a quantizer");
+    let cells = model.cells();
+    expect(codes.cells() == cells, codes.path(), || {
+        let tell = |cells: Option<u32>| cells.map_or("no cells".into(), |n| format!("{n} cells"));
+        format!("{}, the model has {}", tell(codes.cells()), tell(cells))
+    })?;
     expect(meta.shape == shape, codes.path(), || {
         let (m, l) = (meta.shape.subspaces(), meta.shape.codewords());
         format!(

@@ -7,7 +7,7 @@
 use crate::columns::{ColumnBatch, ColumnSource};
 use crate::ids::{RowId, Seq};
 use crate::log::{Batch, Change};
-use crate::quantizer::CodeShape;
+use crate::quantizer::{CellStarts, CodeShape, RowCodes};
 use crate::row::ValueRef;
 use crate::segment::key_index::{KeyHash, KeyIndex};
 use crate::stored::{Precision, Stored, StoredRef, known};
@@ -46,10 +46,12 @@ pub(crate) struct Run {
     /// The length that each vector had before it was normalised; 0 where it was not, or where that is not known.
     norms: Vec<f64>,
     columns: ColumnBatch,
-    /// Codes of the rows, row-major; empty without a quantizer.
-    codes: Vec<u8>,
-    /// The same as the kernels read them.
+    /// Codes of the rows; empty without a quantizer.
+    codes: RowCodes,
+    /// The same as the kernels read them: by row, or by cell where the quantizer has cells.
     blocks: Vec<u8>,
+    /// Where the cells begin, and the row of each position.
+    order: Option<(CellStarts, Vec<u32>)>,
     shape: Option<CodeShape>,
     index: KeyIndex,
     /// Made when a query first needs it.
@@ -140,8 +142,8 @@ impl Tail {
 }
 
 impl Run {
-    /// Returns the rows that a batch puts, with their codes (row-major) under the model's shape.
-    pub(crate) fn new(batch: &Batch, codes: Vec<u8>, shape: Option<CodeShape>) -> Self {
+    /// Returns the rows that a batch puts, with their codes under the model's shape.
+    pub(crate) fn new(batch: &Batch, codes: RowCodes, shape: Option<CodeShape>) -> Self {
         let mut run = Self {
             vectors: batch.vectors.clone(),
             codes,
@@ -169,8 +171,9 @@ impl Run {
             vectors: Stored::none(precision),
             norms: Vec::new(),
             columns: ColumnBatch::default(),
-            codes: Vec::new(),
+            codes: RowCodes::default(),
             blocks: Vec::new(),
+            order: None,
             shape,
             index: KeyIndex::default(),
             words: OnceLock::new(),
@@ -212,7 +215,7 @@ impl Run {
             self.seqs.extend_from_slice(&run.seqs);
             self.keys.extend_from_slice(&run.keys);
             self.texts.extend_from_slice(&run.texts);
-            self.codes.extend_from_slice(&run.codes);
+            self.codes.append(&run.codes);
             self.vectors.extend(run.vectors.as_ref());
             self.norms.extend_from_slice(&run.norms);
             return;
@@ -223,8 +226,7 @@ impl Run {
             self.seqs.push(run.seqs[at]);
             self.keys.push(run.keys[at].clone());
             self.texts.extend(run.texts.get(at).cloned());
-            self.codes
-                .extend_from_slice(&run.codes[at * width..(at + 1) * width]);
+            self.codes.push_row_of(&run.codes, at, width);
             self.vectors.extend(run.vectors(at..at + 1));
             self.norms.push(run.norms[at]);
         }
@@ -242,12 +244,16 @@ impl Run {
     /// Packs the codes.
     fn packed(mut self) -> Self {
         if let Some(shape) = self.shape {
-            assert_eq!(
-                self.codes.len(),
-                self.seqs.len() * shape.subspaces(),
-                "a code for every row"
-            );
-            shape.pack(&self.codes, &mut self.blocks);
+            let (codes, subspaces) = (&self.codes, shape.subspaces());
+            let rows = codes.codes.len() / subspaces;
+            assert_eq!(rows, self.seqs.len(), "a code for every row");
+            if codes.cells.is_empty() {
+                shape.pack(&codes.codes, &mut self.blocks);
+            } else {
+                let (starts, order) = CellStarts::of(&codes.cells);
+                shape.pack(&codes.gather(&order, subspaces), &mut self.blocks);
+                self.order = Some((starts, order));
+            }
         }
         self
     }
@@ -310,6 +316,12 @@ impl Run {
         self.vectors.as_ref().rows(rows, self.dim)
     }
 
+    /// Returns where the cells begin and the row of each position, if codes are ordered by cell.
+    pub(crate) fn order(&self) -> Option<(&CellStarts, &[u32])> {
+        let (starts, rows) = self.order.as_ref()?;
+        Some((starts, rows))
+    }
+
     /// Returns the packed codes of a range of blocks; empty without a quantizer.
     pub(crate) fn blocks(&self, blocks: Range<usize>) -> &[u8] {
         let bytes = self.shape.map_or(0, |shape| shape.block_bytes());
@@ -363,7 +375,11 @@ mod tests {
     fn a_thousand_rows_one_by_one_make_a_few_runs_in_order() {
         let mut tail = Tail::default();
         for n in 0..1000u64 {
-            tail.push(Run::new(&batch(n + 1, &[&n.to_string()]), Vec::new(), None));
+            tail.push(Run::new(
+                &batch(n + 1, &[&n.to_string()]),
+                RowCodes::default(),
+                None,
+            ));
         }
         assert!(tail.runs().count() <= 10, "{} runs", tail.runs().count());
         let seqs: Vec<_> = tail.runs().flat_map(|v| v.run.seqs.clone()).collect();
@@ -379,9 +395,9 @@ mod tests {
     #[test]
     fn frozen_runs_stay_apart_from_what_comes_after_and_their_rows_can_die() {
         let mut tail = Tail::default();
-        tail.push(Run::new(&batch(1, &["a", "b"]), Vec::new(), None));
+        tail.push(Run::new(&batch(1, &["a", "b"]), RowCodes::default(), None));
         let taken = tail.freeze();
-        tail.push(Run::new(&batch(3, &["a"]), Vec::new(), None));
+        tail.push(Run::new(&batch(3, &["a"]), RowCodes::default(), None));
         let older = (0, RowId(0));
         assert_eq!(find(&tail, "a").unwrap().0.run.seq(RowId(0)), Seq(3));
         assert!(tail.kill(older.0, older.1));

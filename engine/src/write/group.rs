@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::ids::Seq;
 use crate::log::{Batch, Change};
 use crate::model::Model;
+use crate::quantizer::RowCodes;
 use crate::snapshot::{Place, Snapshot};
 use crate::view::tail::Run;
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,7 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 struct Queued {
     batch: Batch,
-    codes: Vec<u8>,
+    codes: RowCodes,
     /// The columns of the rows put, without ids.
     columns: Columns,
     only_if_unchanged: bool,

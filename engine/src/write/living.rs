@@ -1,6 +1,6 @@
 //! The live rows of some parts, one after the other, as the rows of a new segment.
 
-use super::write_segment::{CodedRows, Rows, TakeCodes, TakeRow, TakeVectors};
+use super::write_segment::{CodedRows, Rows, TakeCodes, TakePlaced, TakeRow, TakeVectors};
 use crate::columns::{ColumnBatch, ColumnSource};
 use crate::error::Result;
 use crate::ids::RowId;
@@ -82,6 +82,37 @@ impl CodedRows for Living<'_> {
                 }
                 Ok(())
             })?;
+        }
+        Ok(())
+    }
+
+    fn each_placed(&self, take: TakePlaced<'_>) -> Result<()> {
+        let shape = self.model.shape();
+        let shape = shape.expect("only a model with a quantizer has codes");
+        let mut first = 0;
+        for part in &self.parts {
+            let live = part.live();
+            // The number of live rows before each 64.
+            let mut before = Vec::with_capacity(part.len().div_ceil(64));
+            let mut alive = first;
+            for words in live.words().unwrap_or_default() {
+                before.push(alive);
+                alive += words.count_ones();
+            }
+            part.for_each_position(shape, |cell, row, codes| {
+                let place = match live.words() {
+                    None => first + row,
+                    Some(words) => {
+                        let (word, bit) = (row as usize / 64, row % 64);
+                        if words[word] >> bit & 1 == 0 {
+                            return Ok(());
+                        }
+                        before[word] + (words[word] & ((1 << bit) - 1)).count_ones()
+                    }
+                };
+                take(place, cell, codes)
+            })?;
+            first += live.alive();
         }
         Ok(())
     }

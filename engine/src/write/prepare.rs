@@ -3,6 +3,7 @@
 use crate::columns::{Columns, Conflict};
 use crate::error::{Error, Result};
 use crate::log::Change;
+use crate::quantizer::RowCodes;
 use crate::row::{Given, Inserted, RowBatch};
 use crate::snapshot::{Place, Snapshot};
 use crate::stored::{Stored, StoredRef};
@@ -17,8 +18,8 @@ pub(crate) struct Prepared {
     pub(crate) changes: Vec<Change>,
     /// The stored vectors of the rows put, row-major.
     pub(crate) vectors: Stored,
-    /// Codes of the rows put, row-major; empty without a quantizer.
-    pub(crate) codes: Vec<u8>,
+    /// Codes of the rows put; empty without a quantizer.
+    pub(crate) codes: RowCodes,
     /// The columns of the rows put. They are bound to the schema when the batch is logged.
     pub(crate) columns: Columns,
     /// For each change, the row of the snapshot that has its key.
@@ -144,7 +145,7 @@ impl<'t> Vectors<'t> {
     }
 
     /// Returns the stored vectors and the codes of all rows, row-major.
-    pub(super) fn stored(self, snapshot: &Snapshot, watch: &Watch) -> Result<(Stored, Vec<u8>)> {
+    pub(super) fn stored(self, snapshot: &Snapshot, watch: &Watch) -> Result<(Stored, RowCodes)> {
         let (model, dim) = (&snapshot.model, snapshot.model.dim());
         let encoded = match self.texts.is_empty() {
             true => Stored::none(model.precision()),
@@ -169,16 +170,21 @@ impl<'t> Vectors<'t> {
             fresh.extend(vector);
             vectors.extend(vector);
         }
-        let quantized = match fresh.as_ref() {
+        // Codes that are ordered by cell are not found by row: there, kept rows are quantized again.
+        let again = match model.cells() {
+            Some(_) => &vectors,
+            None => &fresh,
+        };
+        let quantized = match again.as_ref() {
             StoredRef::F32(values) => model.quantize_batch(values)?,
             rounded => model.quantize_batch(&rounded.widen())?,
         };
-        let Some(shape) = model.shape() else {
+        let Some(shape) = model.shape().filter(|_| model.cells().is_none()) else {
             return Ok((vectors, quantized));
         };
         let width = shape.subspaces();
         let mut codes = vec![0; self.sources.len() * width];
-        let mut quantized = quantized.chunks_exact(width);
+        let mut quantized = quantized.codes.chunks_exact(width);
         for (source, code) in self.sources.iter().zip(codes.chunks_exact_mut(width)) {
             match source {
                 Source::Kept(place) => {
@@ -189,6 +195,10 @@ impl<'t> Vectors<'t> {
                 }
             }
         }
+        let codes = RowCodes {
+            codes,
+            cells: Vec::new(),
+        };
         Ok((vectors, codes))
     }
 }
@@ -216,7 +226,7 @@ impl Prepared {
             snapshot: Arc::clone(snapshot),
             changes: Vec::new(),
             vectors: Stored::none(snapshot.model.precision()),
-            codes: Vec::new(),
+            codes: RowCodes::default(),
             columns: Columns::default(),
             found: Vec::new(),
             only_if_unchanged: false,

@@ -5,7 +5,7 @@ use crate::disk::files::Files;
 use crate::error::Result;
 use crate::ids::{Generation, SegmentId, Seq};
 use crate::model::Model;
-use crate::quantizer::{CodeShape, ROWS_PER_BLOCK};
+use crate::quantizer::{CellOrder, CodeShape, ROWS_PER_BLOCK, RowCodes};
 use crate::row::{RowsKind, ValueRef};
 use crate::segment::columns::{self, ColumnsMeta};
 use crate::segment::{
@@ -26,6 +26,9 @@ pub(crate) type TakeVectors<'a> = &'a mut dyn FnMut(StoredRef<'_>) -> Result<()>
 /// Takes codes, row-major, some whole rows.
 pub(crate) type TakeCodes<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
+/// Takes row, cell and codes.
+pub(crate) type TakePlaced<'a> = &'a mut dyn FnMut(u32, u32, &[u8]) -> Result<()>;
+
 /// Rows that become a segment. Every iteration has the same order, ascending by `Seq`.
 pub(crate) trait Rows {
     /// Calls `take` with every row.
@@ -38,6 +41,8 @@ pub(crate) trait Rows {
 pub(crate) trait CodedRows: Rows {
     /// Codes under the model, row-major, some whole rows at a time.
     fn each_code(&self, take: TakeCodes<'_>) -> Result<()>;
+    /// Rows, cells and codes under a model with cells, in any order.
+    fn each_placed(&self, take: TakePlaced<'_>) -> Result<()>;
     /// The columns, and which rows of them: the rows follow one behind the other.
     fn columns(&self) -> Vec<(&dyn ColumnSource, Option<&[u64]>)>;
 }
@@ -65,7 +70,13 @@ pub(crate) fn write_segment(
     let columns = write_columns(files, dir, new.id, &summary, schema, &source.columns())?;
     if model.quantizer().is_some() {
         let mut sink = CodesSink::create(files, dir, new.id, summary.hash, summary.rows, model)?;
-        source.each_code(&mut |codes| sink.push(codes))?;
+        match model.cells() {
+            None => source.each_code(&mut |codes| sink.push(codes, &[]))?,
+            Some(_) => source.each_placed(&mut |row, cell, codes| {
+                sink.place(row, cell, codes);
+                Ok(())
+            })?,
+        }
         sink.finish()?;
     }
     if let Some(words) = model.words() {
@@ -161,6 +172,11 @@ pub(crate) struct CodesSink {
     /// Codes of an unfinished block of 64 rows.
     rest: Vec<u8>,
     packed: Vec<u8>,
+    /// Codes of all rows, which are ordered in the end, where the model has this many cells: as many bytes as they have on
+    /// disk. A row in no cell is yet to come.
+    cells: Option<u32>,
+    held: RowCodes,
+    rows: u32,
 }
 
 impl CodesSink {
@@ -191,14 +207,36 @@ impl CodesSink {
             shape,
             rest: Vec::new(),
             packed: Vec::new(),
+            cells: model.cells(),
+            held: RowCodes::default(),
+            rows,
         })
     }
 
-    /// Takes the codes of some rows.
-    pub(crate) fn push(&mut self, codes: &[u8]) -> Result<()> {
+    /// Takes the codes of the next rows; and their cells, where the model has cells.
+    pub(crate) fn push(&mut self, codes: &[u8], cells: &[u32]) -> Result<()> {
+        if self.cells.is_some() {
+            self.held.codes.extend_from_slice(codes);
+            self.held.cells.extend_from_slice(cells);
+            return Ok(());
+        }
         self.rest.extend_from_slice(codes);
         let block = ROWS_PER_BLOCK * self.shape.subspaces();
         self.write_blocks(self.rest.len() / block * block)
+    }
+
+    /// Takes cell and codes of a row.
+    ///
+    /// Requires: the model has cells.
+    pub(crate) fn place(&mut self, row: u32, cell: u32, codes: &[u8]) {
+        let (at, width) = (row as usize, codes.len());
+        if self.held.cells.is_empty() {
+            let rows = self.rows as usize;
+            self.held.codes.resize(rows * width, 0);
+            self.held.cells.resize(rows, u32::MAX);
+        }
+        self.held.cells[at] = cell;
+        self.held.codes[at * width..][..width].copy_from_slice(codes);
     }
 
     fn write_blocks(&mut self, codes: usize) -> Result<()> {
@@ -213,8 +251,24 @@ impl CodesSink {
 
     /// Syncs the file and gives it its name.
     pub(crate) fn finish(mut self) -> Result<()> {
-        self.write_blocks(self.rest.len())?;
-        self.writer.finish()?;
+        let Some(cells) = self.cells else {
+            self.write_blocks(self.rest.len())?;
+            self.writer.finish()?;
+            return Ok(());
+        };
+        /// Rows that are put in order at a time.
+        const ROWS: usize = 1024 * ROWS_PER_BLOCK;
+        let held = std::mem::take(&mut self.held);
+        assert!(
+            held.cells.iter().all(|&cell| cell < cells),
+            "every row has a cell"
+        );
+        let order = CellOrder::of(&held.cells, cells);
+        for rows in order.rows.chunks(ROWS) {
+            self.rest = held.gather(rows, self.shape.subspaces());
+            self.write_blocks(self.rest.len())?;
+        }
+        self.writer.finish_ordered(&order)?;
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ fn clustered(random: &mut Random, centres: &[Vec<f32>]) -> Vec<f32> {
 }
 
 /// Trains on 3,000 rows around some centres, then inserts as many around others, or around the same ones.
-fn drift(shifted: bool, seed: u64) -> Drift {
+fn drift(shifted: bool, cells: usize, seed: u64) -> Drift {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
     let mut random = Random::new(seed);
@@ -31,6 +31,7 @@ fn drift(shifted: bool, seed: u64) -> Drift {
             .subspaces(4)
             .codewords(64)
             .iterations(8)
+            .cells(cells)
             .seed(seed),
     );
     let bundle = BundleWriter::new(dir.path().join("bundle"))
@@ -62,7 +63,7 @@ fn drift(shifted: bool, seed: u64) -> Drift {
 
 #[test]
 fn rows_of_another_distribution_are_reported_as_drift() {
-    let drift = drift(true, 41);
+    let drift = drift(true, 0, 41);
     assert_eq!((drift.trained_rows, drift.new_rows), (3000, 3000));
     assert!(drift.new_error > 1.5 * drift.trained_error, "{drift:?}");
     assert!(drift.advice.is_some(), "{drift:?}");
@@ -71,8 +72,20 @@ fn rows_of_another_distribution_are_reported_as_drift() {
 #[test]
 fn more_rows_of_the_same_distribution_are_no_reason_to_retrain() {
     for seed in 42..45 {
-        let drift = drift(false, seed);
+        let drift = drift(false, 0, seed);
         assert!(drift.advice.is_none(), "{drift:?}");
         assert!(drift.use_shift < 0.05, "{drift:?}");
     }
+}
+
+#[test]
+fn rows_in_other_cells_than_before_training_are_counted() {
+    let same = drift(false, 12, 9);
+    assert_eq!(same.moved_cells, Some(0), "{same:?}");
+    assert!(same.cell_shift.unwrap() < 0.05, "{same:?}");
+    let moved = drift(true, 12, 9);
+    assert!(moved.moved_cells.unwrap() >= 3, "{moved:?}");
+    assert!(moved.cell_shift.unwrap() > 0.12, "{moved:?}");
+    assert!(moved.advice.is_some());
+    assert_eq!(drift(false, 0, 9).moved_cells, None);
 }

@@ -1,6 +1,7 @@
 //! The storage engine as programs use it.
 
 mod basics;
+mod cells;
 mod columns;
 mod drift;
 mod filters;

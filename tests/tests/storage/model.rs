@@ -1,7 +1,7 @@
 //! Random operations compared with a `BTreeMap` and a plain scan.
 
 use mopqdb::{Bundle, Database, Metric, Options, Reader, RebuildOptions, Row, register_model};
-use mopqdb_tests::support::{Oracle, Random, codebooks, put, small, vectors};
+use mopqdb_tests::support::{Oracle, Random, codebooks, in_cells, put, small, vectors};
 
 const DIM: usize = 8;
 
@@ -23,6 +23,8 @@ fn run(seed: u64, metric: Metric, steps: usize) {
             metric != Metric::L2,
             seed + 1,
         ),
+        in_cells(dir.path(), &flat, DIM, metric, 6, seed),
+        in_cells(dir.path(), &flat, DIM, metric, 60, seed),
     ];
     let mut db = Some(vectors(&path, DIM, metric));
     for bundle in &bundles {
@@ -75,7 +77,7 @@ fn run(seed: u64, metric: Metric, steps: usize) {
                 db = Some(Database::open(&path, options).unwrap());
             }
             84..88 => {
-                let bundle = &bundles[random.below(2)];
+                let bundle = &bundles[random.below(bundles.len())];
                 open.rebuild(&RebuildOptions::default().model(Some(bundle.model_id())))
                     .unwrap();
                 active = Some(bundle);

@@ -4,7 +4,7 @@ use super::for_each_batch;
 use super::npy::KeysFile;
 use crate::commands::same_encoder;
 use anyhow::{Result, bail};
-use mopqdb::quantizer::{Activation, Quantizer, QueryMode};
+use mopqdb::quantizer::{Activation, Cells, Quantizer, QueryMode};
 use mopqdb::{Metric, Model, Snapshot};
 use mopqdb_formats::faiss::{Codebooks, Distance, Index, IndexWriter, Transform};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) fn write(snapshot: &Snapshot, model: &Model, dest: &Path) -> Result<u
         keys.write(batch)?;
         match index.codebooks {
             None => out.write_vectors(vectors)?,
-            Some(_) => out.write_codes(&model.quantize(vectors)?)?,
+            Some(_) => out.write_codes(&model.quantize(vectors)?.codes)?,
         }
         Ok(())
     })?;
@@ -45,6 +45,11 @@ fn expressible(quantizer: &Quantizer) -> Result<()> {
     if quantizer.activation() != Activation::None {
         bail!(
             "the model has an activation (ELU) after its head, which Faiss can't express; `export --format npy` writes all of it"
+        );
+    }
+    if quantizer.cells().is_some_and(Cells::is_residual) {
+        bail!(
+            "the model's codes are of the difference between a row and its cell, which this export does not write; train with --cells 0 and export that model, or use --format npy, which holds cells and codes"
         );
     }
     if let QueryMode::Soft { .. } = quantizer.query_mode() {

@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) fn write(snapshot: &Snapshot, model: &Model, dest: &Path) -> Result<u64> {
     super::super::same_encoder(snapshot, model)?;
     let mut vectors = NpyWriter::create(&dest.join("vectors.npy"), Element::F32, &[model.dim()])?;
-    let mut codes = None;
+    let (mut codes, mut row_cells) = (None, None);
     if let Some(quantizer) = model.quantizer() {
         let shape = quantizer.shape();
         codes = Some(NpyWriter::create(
@@ -35,20 +35,29 @@ pub(super) fn write(snapshot: &Snapshot, model: &Model, dest: &Path) -> Result<u
         if let Some(rotation) = quantizer.rotation() {
             array(dest, "rotation", &[quantizer.dim()], rotation)?;
         }
+        if let Some(cells) = quantizer.cells() {
+            array(dest, "cells", &[cells.dim()], cells.centroids())?;
+            let path = dest.join("row_cells.npy");
+            row_cells = Some(NpyWriter::create(&path, Element::U32, &[])?);
+        }
     }
     let mut keys = KeysFile::create(dest)?;
     let rows = for_each_batch(snapshot, |batch, values| {
         keys.write(batch)?;
         vectors.write_f32(values)?;
         if let Some(codes) = &mut codes {
-            codes.write_u8(&model.quantize(values)?)?;
+            let quantized = model.quantize(values)?;
+            codes.write_u8(&quantized.codes)?;
+            if let Some(row_cells) = &mut row_cells {
+                row_cells.write_u32(&quantized.cells)?;
+            }
         }
         Ok(())
     })?;
     keys.finish()?;
     vectors.finish()?;
-    if let Some(codes) = codes {
-        codes.finish()?;
+    for array in [codes, row_cells].into_iter().flatten() {
+        array.finish()?;
     }
     Ok(rows)
 }

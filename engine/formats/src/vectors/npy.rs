@@ -25,6 +25,8 @@ pub enum Element {
     F64,
     /// Bytes, such as codes.
     U8,
+    /// Numbers of 32 bits without a sign.
+    U32,
 }
 
 impl Element {
@@ -33,7 +35,7 @@ impl Element {
         match self {
             Self::U8 => 1,
             Self::F16 => 2,
-            Self::F32 => 4,
+            Self::F32 | Self::U32 => 4,
             Self::F64 => 8,
         }
     }
@@ -41,6 +43,7 @@ impl Element {
     fn descr(self) -> &'static str {
         match self {
             Self::U8 => "|u1",
+            Self::U32 => "<u4",
             Self::F16 => "<f2",
             Self::F32 => "<f4",
             Self::F64 => "<f8",
@@ -195,6 +198,17 @@ impl NpyWriter {
         assert_eq!(self.element, Element::U8, "the array was created for bytes");
         self.values += values.len() as u64;
         self.put(values)
+    }
+
+    /// Values of an [`Element::U32`] array.
+    pub fn write_u32(&mut self, values: &[u32]) -> Result<()> {
+        assert_eq!(self.element, Element::U32, "the array was created for u32");
+        self.values += values.len() as u64;
+        for part in values.chunks(4096) {
+            let bytes: Vec<u8> = part.iter().flat_map(|value| value.to_le_bytes()).collect();
+            self.put(&bytes)?;
+        }
+        Ok(())
     }
 
     /// Writes the header, syncs, and returns the number of rows.

@@ -277,5 +277,6 @@ fn decode(bytes: &[u8], element: Element, out: &mut Vec<f32>) {
         Element::F32 => out.extend(bytes.chunks_exact(4).map(four)),
         Element::F16 => out.extend(bytes.chunks_exact(2).map(two)),
         Element::U8 => out.extend(bytes.iter().map(|&b| f32::from(b))),
+        Element::U32 => out.extend(bytes.chunks_exact(4).map(|b| u32_le(b) as f32)),
     }
 }

@@ -28,8 +28,8 @@ mod tests;
 pub use from_weights::{WRITER_VERSION, bundle_from_weights, make_default_bundle};
 pub use open::Bundle;
 pub use spec::{
-    ActivationName, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest, QuantizerSpec,
-    QueryName, SCORER_FILE, STATISTICS_FILE, SelectionName, TENSORS_FILE,
+    ActivationName, CellsSpec, FileEntry, MANIFEST_FILE, MANIFEST_VERSION, MAX_DIM, Manifest,
+    QuantizerSpec, QueryName, SCORER_FILE, STATISTICS_FILE, SelectionName, TENSORS_FILE,
 };
 pub use writer::BundleWriter;
 

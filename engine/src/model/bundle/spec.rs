@@ -9,7 +9,7 @@ use crate::ids::content::{ContentHash, from_hex, to_hex};
 use crate::ids::{CodesId, EncoderId, ModelId};
 use crate::metric::Metric;
 use crate::model::encoder::EncoderSpec;
-use crate::quantizer::{Activation, CodeShape, Quantizer, QueryMode, Selection};
+use crate::quantizer::{Activation, Cells, CodeShape, MAX_CELLS, Quantizer, QueryMode, Selection};
 use crate::row::Serving;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -86,6 +86,38 @@ pub struct QuantizerSpec {
     pub query: QueryName,
     /// The temperature of a soft query.
     pub temperature: Option<f32>,
+    /// The cells, by which queries look at a part of the rows; `None` if they look at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<CellsSpec>,
+}
+
+/// Cells without their tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellsSpec {
+    /// Cells.
+    pub count: usize,
+    /// Groups of cells; 0 if rows are compared with every cell.
+    pub groups: usize,
+    /// Whether codes are of the difference between a row and its cell.
+    pub residual: bool,
+}
+
+impl CellsSpec {
+    fn of(cells: &Cells) -> Self {
+        Self {
+            count: cells.len(),
+            groups: cells.groups().len() / cells.dim(),
+            residual: cells.is_residual(),
+        }
+    }
+
+    fn in_id(self) -> &'static str {
+        match self.residual {
+            true => "residual",
+            false => "plain",
+        }
+    }
 }
 
 /// [`Activation`] by name.
@@ -176,6 +208,7 @@ impl QuantizerSpec {
             },
             query,
             temperature,
+            cells: quantizer.cells().map(CellsSpec::of),
         }
     }
 
@@ -335,6 +368,11 @@ impl Manifest {
             .field(spec.selection.in_id().as_bytes())
             .field(spec.query.in_id().as_bytes())
             .number(spec.temperature.map_or(0, |t| u64::from(t.to_bits())));
+        // The cells themselves are among the tensors.
+        let hash = match spec.cells {
+            Some(cells) => hash.field(cells.in_id().as_bytes()),
+            None => hash,
+        };
         Some(CodesId(hash.finish()))
     }
 
@@ -469,6 +507,20 @@ impl Manifest {
                     "without a head, {} dimensions can't become {}",
                     self.input_dim, spec.dim
                 ));
+            }
+            if let Some(cells) = spec.cells {
+                if !(1..=MAX_CELLS).contains(&cells.count) || cells.groups > cells.count.min(256) {
+                    return refuse(format!(
+                        "{} cells in {} groups; a model has up to {MAX_CELLS} cells in up to 256 groups, none of them empty",
+                        cells.count, cells.groups
+                    ));
+                }
+                if cells.residual && self.metric == Metric::L2 {
+                    return refuse(
+                        "codes of the difference between a row and its cell are for ip and cosine"
+                            .into(),
+                    );
+                }
             }
             if !wanted.insert(TENSORS_FILE) {
                 return refuse(format!("{TENSORS_FILE} is named for two parts"));

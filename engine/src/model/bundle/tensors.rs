@@ -1,11 +1,12 @@
 //! `tensors.safetensors`: the numbers of a quantizer.
 //!
 //! codebook (subspaces, codewords, sub_dim); head.weight (dim, hidden) and head.bias (dim); rotation (dim, dim), applied
-//! as `y = x R`; keys (subspaces, codewords, sub_dim); bilinear (sub_dim, sub_dim). All f32.
+//! as `y = x R`; keys (subspaces, codewords, sub_dim); bilinear (sub_dim, sub_dim); cells (cells, dim) and cells.groups
+//! (groups, dim). All f32.
 
 use super::spec::{ActivationName, Manifest, QuantizerSpec, SelectionName};
 use crate::error::{Error, Result};
-use crate::quantizer::{Activation, Codebook, Head, Quantizer, Selection};
+use crate::quantizer::{Activation, Cells, Codebook, Head, Quantizer, Selection};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::path::Path;
 
@@ -34,6 +35,13 @@ pub(super) fn encode(quantizer: &Quantizer) -> Result<Vec<u8>> {
             tensors.push(("keys", vec![subspaces, codewords, sub_dim], keys))
         }
         Selection::L2 | Selection::Cosine | Selection::Product => {}
+    }
+    if let Some(cells) = quantizer.cells() {
+        tensors.push(("cells", vec![cells.len(), dim], cells.centroids()));
+        if !cells.groups().is_empty() {
+            let groups = cells.groups().len() / dim;
+            tensors.push(("cells.groups", vec![groups, dim], cells.groups()));
+        }
     }
     let bytes: Vec<Vec<u8>> = tensors
         .iter()
@@ -109,6 +117,18 @@ pub(super) fn decode(
             keys: take("keys", &all)?,
         },
     };
+    let cells = match spec.cells {
+        Some(cells) => {
+            let centroids = take("cells", &[cells.count, dim])?;
+            let groups = match cells.groups {
+                0 => Vec::new(),
+                groups => take("cells.groups", &[groups, dim])?,
+            };
+            let cells = Cells::new(dim, centroids, groups, cells.residual);
+            Some(cells.map_err(|error| refuse(error.to_string()))?)
+        }
+        None => None,
+    };
     if used != tensors.len() {
         let names = tensors.names().join(", ");
         return Err(refuse(format!(
@@ -124,6 +144,7 @@ pub(super) fn decode(
         .rotation(rotation)
         .selection(selection)
         .query_mode(spec.checked_query_mode())
+        .cells(cells)
         .build()
         .map_err(|error| refuse(error.to_string()))
 }

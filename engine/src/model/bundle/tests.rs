@@ -1,12 +1,14 @@
 //! The guarantees of a bundle, on bundles without an encoder. Those with one are tested with the encoder.
 
-use super::spec::{ActivationName, QueryName, SelectionName};
+use super::spec::{ActivationName, CellsSpec, QueryName, SelectionName};
 use super::*;
 use crate::error::Error;
 use crate::ids::EncoderId;
 use crate::metric::Metric;
 use crate::model::encoder::{EncoderSpec, Pooling};
-use crate::quantizer::{Activation, CodeShape, Codebook, Head, Quantizer, QueryMode, Selection};
+use crate::quantizer::{
+    Activation, Cells, CodeShape, Codebook, Head, Quantizer, QueryMode, Selection,
+};
 use std::fs;
 use std::path::Path;
 
@@ -389,4 +391,97 @@ fn a_value_that_is_not_finite_is_named() {
     rewrite(&bundle.dir().join(MANIFEST_FILE), &manifest.encode());
     let error = Bundle::open(bundle.dir()).unwrap_err();
     assert!(error.to_string().contains("NaN"), "{error}");
+}
+
+/// A quantizer with 300 cells in 15 groups.
+fn with_cells(residual: bool) -> Quantizer {
+    let base = quantizer(Selection::L2, QueryMode::Plain);
+    let cells = Cells::new(4, values(1200, 7), values(60, 8), residual).unwrap();
+    Quantizer::builder(base.codebook().clone(), Metric::Ip)
+        .head(base.head().cloned())
+        .cells(Some(cells))
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn cells_come_back_as_they_were_written_and_are_part_of_the_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, quantizer: &Quantizer| {
+        let bundle = BundleWriter::new(dir.path().join(name)).quantizer(quantizer);
+        bundle.finish().unwrap()
+    };
+    let ids = [true, false].map(|residual| {
+        let written = with_cells(residual);
+        let bundle = write(&format!("{residual}"), &written);
+        let read = Bundle::open(bundle.dir())
+            .unwrap()
+            .quantizer()
+            .unwrap()
+            .unwrap();
+        let rows = values(32 * 6, 9);
+        let (read, written) = (read.row_codes(&rows), written.row_codes(&rows));
+        let (read, written) = (read.unwrap(), written.unwrap());
+        assert_eq!(read, written);
+        assert!(read.cells.iter().any(|cell| *cell != read.cells[0]));
+        bundle.codes_id().unwrap()
+    });
+    // The tensors are the same: that codes are residual is hashed by itself.
+    assert_ne!(ids[0], ids[1]);
+    let flat = with_cells(true);
+    let flat = Quantizer::builder(flat.codebook().clone(), Metric::Ip)
+        .head(flat.head().cloned())
+        .build()
+        .unwrap();
+    assert!(!ids.contains(&write("flat", &flat).codes_id().unwrap()));
+}
+
+#[test]
+fn a_manifest_whose_cells_are_not_those_of_the_tensors_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = CellsSpec {
+        count: 300,
+        groups: 15,
+        residual: true,
+    };
+    for (n, (wrong, words)) in [
+        (Some(CellsSpec { count: 299, ..spec }), "the manifest says"),
+        (Some(CellsSpec { groups: 14, ..spec }), "the manifest says"),
+        (Some(CellsSpec { groups: 0, ..spec }), "uses 4 of them"),
+        (
+            Some(CellsSpec {
+                count: 0,
+                groups: 0,
+                ..spec
+            }),
+            "0 cells",
+        ),
+        (
+            Some(CellsSpec {
+                count: 40_000,
+                ..spec
+            }),
+            "40000 cells",
+        ),
+        (
+            Some(CellsSpec {
+                groups: 301,
+                ..spec
+            }),
+            "301 groups",
+        ),
+        (None, "uses 3 of them"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let place = dir.path().join(n.to_string());
+        let bundle = BundleWriter::new(&place).quantizer(&with_cells(true));
+        let mut manifest = bundle.finish().unwrap().manifest().clone();
+        assert_eq!(manifest.quantizer.as_ref().unwrap().cells, Some(spec));
+        manifest.quantizer.as_mut().unwrap().cells = wrong;
+        rewrite(&place.join(MANIFEST_FILE), &manifest.encode());
+        let error = Bundle::open(&place).unwrap_err().to_string();
+        assert!(error.contains(words), "{n}: {error}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::format::{CHUNK, Check, Decode, Encode, Footer, Header, SectionEntry, Take, checksum};
+use crate::quantizer::CellOrder;
 use crate::{Error, Result, RowId};
 use std::fs;
 use std::io::Write;
@@ -55,6 +56,7 @@ impl Sample {
             Self::new(|dir| write_texts(dir, &[]).0, ask_rows),
             Self::new(|dir| write_vecs(dir, 3, 5), ask_vecs),
             Self::new(|dir| write_codes(dir, 70, 3, 4), ask_codes),
+            Self::new(|dir| write_ordered(dir, 70), ask_codes),
             Self::new(write_words, ask_words),
             Self::new(|dir| write_deletions(dir, 70).0, ask_deletions),
         ]
@@ -165,6 +167,11 @@ fn ask_codes(path: &Path) -> Answers {
             Ok(format!("{:?}", file.meta())),
             file.blocks(0..file.meta().blocks())
                 .map(|blocks| format!("{blocks:?}")),
+            match file.starts() {
+                None => Ok(String::new()),
+                Some(starts) => (file.rows_at(0..file.meta().rows as usize))
+                    .map(|rows| format!("{:?} {starts:?} {rows:?}", file.cells())),
+            },
             file.verify()
                 .into_iter()
                 .next()
@@ -397,5 +404,23 @@ fn a_hostile_file_is_no_reason_to_panic() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn an_order_that_is_none_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let order = CellOrder::of(&[1, 0, 1, 4], 5);
+    for (name, rows) in [("twice", [1, 0, 0, 3]), ("beyond", [1, 0, 2, 4])] {
+        let dir = dir.path().join(name);
+        fs::create_dir(&dir).unwrap();
+        let wrong = CellOrder {
+            rows: rows.to_vec(),
+            ..order.clone()
+        };
+        let file = CodesFile::open(&DISK, &write_in_order(&dir, &wrong)).unwrap();
+        assert_eq!(file.verify().len(), 1, "{name}");
+        let beyond = matches!(file.rows_at(0..4), Err(Error::Corrupt(_)));
+        assert_eq!(beyond, name == "beyond");
     }
 }

@@ -26,7 +26,7 @@ fn vectors() -> Vec<(Seq, String, Vec<f32>)> {
 }
 
 /// A directory of each sort of rows, since both files are of segment 7.
-fn write(dir: &Path) -> [PathBuf; 5] {
+fn write(dir: &Path) -> [PathBuf; 6] {
     let sub = |name: &str| {
         let sub = dir.join(name);
         fs::create_dir_all(&sub).unwrap();
@@ -38,6 +38,7 @@ fn write(dir: &Path) -> [PathBuf; 5] {
         write_vecs(&sub("texts"), 150, 4),
         write_codes(&sub("vectors"), 150, 5, 16),
         write_deletions(&sub("vectors"), 150).0,
+        write_ordered(&sub("cells"), 150),
     ]
 }
 
@@ -47,11 +48,17 @@ fn version(version: u32) -> PathBuf {
 }
 
 #[test]
-#[ignore = "writes the fixtures of a new version of the format"]
+#[ignore = "writes the fixtures of a new version of the format, or of a new kind of file"]
 fn make_fixtures() {
-    let dir = version(crate::format::VERSION);
-    assert!(!dir.exists(), "{} is kept as it is", dir.display());
-    write(&dir);
+    let dir = tempfile::tempdir().unwrap();
+    for written in write(dir.path()) {
+        let kept = version(crate::format::VERSION).join(written.strip_prefix(dir.path()).unwrap());
+        // What is there is kept as it is.
+        if !kept.exists() {
+            fs::create_dir_all(kept.parent().unwrap()).unwrap();
+            fs::copy(&written, &kept).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -76,6 +83,14 @@ fn files_of_this_version_are_written_as_ever() {
 fn files_of_every_version_are_read() {
     read(&version(1), false);
     read(&version(2), true);
+    let dir = version(2).join("cells");
+    let name = &DISK.list(&dir).unwrap()[0];
+    let file = CodesFile::open(&DISK, &dir.join(name)).unwrap();
+    assert!(file.verify().is_empty());
+    assert_eq!(file.cells(), Some(12));
+    let starts = file.starts().unwrap();
+    let last = starts.find(9).unwrap();
+    assert_eq!(file.rows_at(starts.positions(last)).unwrap()[..2], [3, 13]);
 }
 
 /// Reads what [`write`] wrote, with norms of vectors or without.

@@ -8,7 +8,7 @@ mod round_trip;
 use super::*;
 use crate::disk::files::Disk;
 use crate::disk::files::{Files, Storage};
-use crate::quantizer::CodeShape;
+use crate::quantizer::{CellOrder, CodeShape};
 use crate::row::{MAX_KEY, MAX_TEXT, ValueRef};
 use crate::stored::{Precision, StoredRef};
 use crate::{CodesId, Generation, Metric, SegmentId, Seq, WordsId};
@@ -117,6 +117,33 @@ fn write_codes(dir: &Path, rows: u32, subspaces: usize, codewords: usize) -> Pat
         writer.push_blocks(&bytes).unwrap();
     }
     writer.finish().unwrap();
+    path
+}
+
+/// Codes that are ordered by cell: row n is in cell 3 n % 10 of 12.
+fn write_ordered(dir: &Path, rows: u32) -> PathBuf {
+    let cells: Vec<u32> = (0..rows).map(|row| 3 * row % 10).collect();
+    write_in_order(dir, &CellOrder::of(&cells, 12))
+}
+
+fn write_in_order(dir: &Path, order: &CellOrder) -> PathBuf {
+    let codes = CodesId(std::array::from_fn(|i| i as u8));
+    let path = FileName::Codes(SEGMENT, ShortId::of(&codes.0)).within(dir);
+    let meta = CodesMeta {
+        segment: SEGMENT,
+        rows_hash: RowsHash(0x1234_5678_9abc_def0),
+        codes,
+        rows: order.rows.len() as u32,
+        shape: CodeShape::new(2, 256).unwrap(),
+    };
+    let codes: Vec<u8> = (order.rows.iter())
+        .flat_map(|&row| [row as u8, (row >> 8) as u8])
+        .collect();
+    let mut blocks = Vec::new();
+    meta.shape.pack(&codes, &mut blocks);
+    let mut writer = CodesWriter::create(disk(), &path, meta).unwrap();
+    writer.push_blocks(&blocks).unwrap();
+    writer.finish_ordered(order).unwrap();
     path
 }
 
