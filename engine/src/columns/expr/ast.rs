@@ -3,7 +3,7 @@
 use super::number::Number;
 use std::sync::Arc;
 
-/// A filter as it was written. [`bind`](Self::bind) resolves its columns with a schema.
+/// A filter as it was written. Its columns are looked up when it is used by a [`Filter`](crate::Filter).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
     pub(super) text: Arc<str>,
