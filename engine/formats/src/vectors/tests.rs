@@ -200,7 +200,10 @@ fn a_file_that_is_too_short_or_too_long_is_refused() {
         fvecs.extend(f32_bytes(&[1.0, 2.0]));
     }
     let mixed = refusal(&fvecs, VectorFormat::Fvecs);
-    assert!(mixed.contains("row 1 has 3 values, but row 0 has 2"), "{mixed}");
+    assert!(
+        mixed.contains("row 1 has 3 values, but row 0 has 2"),
+        "{mixed}"
+    );
     let cut = refusal(&fvecs[..9], VectorFormat::Fvecs);
     assert!(cut.contains("ends inside row 0"), "{cut}");
 }
