@@ -1,6 +1,7 @@
 //! Exit codes and error messages: what happened, and what to do next.
 
 use crate::out::say;
+use crate::visible::visible;
 use mopqdb::Error;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -60,7 +61,12 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(Child(code)) = error.downcast_ref() {
         return ExitCode::from(*code);
     }
-    say(in_words(error));
+    let words = in_words(error);
+    let (what, pointer) = pointing(&words);
+    say(what);
+    for line in pointer {
+        eprintln!("{}", visible(line));
+    }
     if let Some(advice) = advice(error) {
         eprintln!("        {advice}");
     }
@@ -79,6 +85,18 @@ pub(crate) fn in_words(error: &anyhow::Error) -> String {
         }
     }
     words
+}
+
+/// Splits a message that ends with a line of input and a mark below it, as those about filters do. Both lines are printed
+/// as lines, so that the mark is below its character.
+fn pointing(words: &str) -> (&str, Vec<&str>) {
+    let mut lines = words.rsplitn(3, '\n');
+    match (lines.next(), lines.next(), lines.next()) {
+        (Some(mark), Some(line), Some(what)) if mark.trim_start() == "^" => {
+            (what, vec![line, mark])
+        }
+        _ => (words, Vec::new()),
+    }
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {

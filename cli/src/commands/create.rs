@@ -3,6 +3,7 @@ use crate::out::Out;
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
+use mopqdb::columns::ColumnType;
 use mopqdb::{CreateOptions, Language, Metric, Precision, WordsSettings};
 use serde_json::json;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ Examples:
   mopqdb create my.db                              # texts, the default encoder
   mopqdb create my.db --encoder ./my-bundle        # texts, an encoder of your own (see `mopqdb bundle`)
   mopqdb create my.db --encoder none --dim 128 --metric ip
+  mopqdb create my.db --column published:timestamp --column tags:strings
   mopqdb create my.db --dim 768 --store i8         # a quarter of the disk, nearly the same answers")]
 pub struct Create {
     /// Directory to create
@@ -43,6 +45,9 @@ pub struct Create {
     /// Language of the texts, for stemming: english (the default), german, ..., or none
     #[arg(long, value_name = "LANG", value_parser = language)]
     language: Option<Language>,
+    /// Declare a column; types: bool, int, float, string, strings, timestamp. Others appear when rows have values of them
+    #[arg(long = "column", value_name = "NAME:TYPE", value_parser = super::columns::declaration)]
+    columns: Vec<(String, ColumnType)>,
 }
 
 /// Parses the name of a precision.
@@ -101,6 +106,9 @@ impl Create {
         }
         if let Some(language) = self.language {
             options = options.words(WordsSettings::default().language(language));
+        }
+        for (name, kind) in &self.columns {
+            options = options.column(name, *kind);
         }
         let database = super::create(&self.db, &options, settings)?;
         let model = database.model();

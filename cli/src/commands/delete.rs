@@ -1,3 +1,4 @@
+use super::filter;
 use crate::exit::usage;
 use crate::key_lines;
 use crate::out::{Out, plural, say};
@@ -6,34 +7,43 @@ use crate::settings::Settings;
 use crate::stop;
 use anyhow::Result;
 use clap::Args;
-use mopqdb::{Database, Watch};
+use mopqdb::{Filter, Watch};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Delete rows by key, or all rows with a key prefix
+/// Delete rows by key, or all rows with a key prefix or that pass a filter
 ///
 /// Keys that do not exist are ignored. Compaction frees the space automatically.
 ///
-/// --prefix deletes in batches, oldest row first. Each batch is durable and atomic. When the command
+/// --prefix and --where delete in batches, oldest row first. Each batch is durable and atomic. When the command
 /// is stopped, it prints how many rows were deleted, and the same command again deletes the others.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mopqdb delete my.db doc-17 doc-18
   mopqdb delete my.db --prefix 2023/
+  mopqdb delete my.db --where \"expires < '2024-01-01'\"
   mopqdb delete my.db - < keys.txt      # one key per line, as `mopqdb keys` prints them")]
 pub struct Delete {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
     /// Keys to delete; `-` reads them from standard input, one per line
-    #[arg(value_name = "KEY", required_unless_present = "prefix")]
+    #[arg(value_name = "KEY", required_unless_present_any = ["prefix", "filter"])]
     keys: Vec<String>,
     /// Delete every row whose key begins with P, instead of single keys
     #[arg(long, value_name = "P", conflicts_with = "keys")]
     prefix: Option<String>,
+    /// Delete every row that passes this filter, in SQL: `mopqdb query --help` describes it
+    #[arg(
+        long = "where",
+        id = "filter",
+        value_name = "EXPR",
+        conflicts_with = "keys"
+    )]
+    filter: Option<String>,
 }
 
 /// The number of keys per batch.
@@ -47,11 +57,10 @@ impl Delete {
             Some(prefix) if prefix.is_empty() => Err(usage(
                 "--prefix is empty, which would delete every row; if that is what you want: `mopqdb keys DB | mopqdb delete DB -`",
             )),
-            Some(prefix) => {
-                let database = super::open(&self.db, settings)?;
-                by_prefix(database, prefix, settings)
-            }
-            None => self.by_key(settings),
+            prefix => match filter::of(prefix.as_deref(), self.filter.as_deref())? {
+                Some(filter) => self.by_filter(&filter, settings),
+                None => self.by_key(settings),
+            },
         }
     }
 
@@ -84,29 +93,33 @@ impl Delete {
     }
 }
 
-/// Deletes rows and counts them. If it ends early, the rows deleted until then stay deleted.
-fn by_prefix(database: Database, prefix: &str, settings: &Settings) -> Result<()> {
-    stop::listen();
-    let progress = Progress::new("deleting", "rows", Some(0));
-    let deleted = Arc::new(AtomicU64::new(0));
-    let outcome = database.delete_prefix(prefix, &counting(&progress, &deleted));
-    drop(progress);
-    let deleted = deleted.load(Ordering::Relaxed);
-    let mut out = Out::new(settings);
-    match (&outcome, out.is_json()) {
-        (_, true) => out.object(&json!({"deleted": deleted}))?,
-        (Ok(_), false) if deleted == 0 => {
-            out.line(format!("deleted 0 rows: no key begins with {prefix}"))?;
+impl Delete {
+    /// Deletes rows and counts them. If it ends early, the rows deleted until then stay deleted.
+    fn by_filter(&self, filter: &Filter, settings: &Settings) -> Result<()> {
+        let database = super::open(&self.db, settings)?;
+        stop::listen();
+        let progress = Progress::new("deleting", "rows", Some(0));
+        let deleted = Arc::new(AtomicU64::new(0));
+        let outcome = database.delete_where(filter, &counting(&progress, &deleted));
+        drop(progress);
+        let deleted = deleted.load(Ordering::Relaxed);
+        let mut out = Out::new(settings);
+        match (&outcome, out.is_json(), &self.prefix) {
+            (_, true, _) => out.object(&json!({"deleted": deleted}))?,
+            (Ok(_), false, Some(prefix)) if deleted == 0 && self.filter.is_none() => {
+                out.line(format!("deleted 0 rows: no key begins with {prefix}"))?;
+            }
+            (Ok(_), false, _) => out.line(format!("deleted {}", plural(deleted, "row")))?,
+            (Err(_), false, _) if deleted > 0 => say(format!(
+                "deleted {}, durably, and then stopped, because:",
+                plural(deleted, "row")
+            )),
+            (Err(_), false, _) => {}
         }
-        (Ok(_), false) => out.line(format!("deleted {}", plural(deleted, "row")))?,
-        (Err(_), false) => say(format!(
-            "deleted {}, durably, and then stopped, because:",
-            plural(deleted, "row")
-        )),
+        out.flush()?;
+        database.close()?;
+        outcome.map(drop).map_err(Into::into)
     }
-    out.flush()?;
-    database.close()?;
-    outcome.map(drop).map_err(Into::into)
 }
 
 /// Shows the progress, and keeps the count for the end.

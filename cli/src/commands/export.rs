@@ -21,7 +21,9 @@ use std::sync::Arc;
 /// the same rows. With npy and faiss, line n of keys.txt (from 0) is the key of row n; tabs, line ends and backslashes
 /// in keys are written \t, \n and \\.
 ///
-/// `jsonl` reads only the files that hold rows: it works without the model, and on a database whose codes are damaged.
+/// Columns are fields of the objects in rows.jsonl. `--where` exports the rows that pass a filter.
+///
+/// Without it, `jsonl` reads only the files that hold rows: it works without the model, and on a database whose codes are damaged.
 /// With --salvage it also skips damage in those files: it writes every row that can be read, lists the rest, and exits
 /// with 3 if there is any.
 ///
@@ -32,6 +34,7 @@ Examples:
   mopqdb export my.db out --format faiss
   python3 -c 'import faiss; print(faiss.read_index(\"out/index.faiss\").ntotal)'
   mopqdb export my.db out --format jsonl
+  mopqdb export my.db recent --format jsonl --where \"year >= 2020\"
   mopqdb export damaged.db out --format jsonl --salvage")]
 pub struct Export {
     /// The database
@@ -49,6 +52,9 @@ pub struct Export {
     /// Skip and list damaged data (jsonl)
     #[arg(long)]
     salvage: bool,
+    /// Export only rows that pass this filter, in SQL: `mopqdb query --help` describes it (jsonl)
+    #[arg(long = "where", value_name = "EXPR", conflicts_with = "salvage")]
+    filter: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,6 +77,9 @@ impl Export {
         if self.salvage {
             return Err(usage("--salvage goes with --format jsonl"));
         }
+        if self.filter.is_some() {
+            return Err(usage("--where goes with --format jsonl"));
+        }
         let reader = super::read(&self.db, settings)?;
         let snapshot = reader.snapshot();
         let model = match &self.model {
@@ -91,6 +100,14 @@ impl Export {
     fn rows(&self, settings: &Settings) -> Result<()> {
         if self.model.is_some() {
             return Err(usage("--model goes with --format npy or faiss"));
+        }
+        if let Some(expression) = &self.filter {
+            let filter = super::filter::sql(expression)?;
+            let reader = super::read(&self.db, settings)?;
+            // A filter that does not fit the columns is refused before anything is written.
+            let rows = reader.snapshot().cursor().among(&filter)?;
+            let rows = self.in_new_dir(|dest| jsonl::write_rows(rows, dest))?;
+            return self.print(rows, &RowsRead::default(), settings);
         }
         let read = self.in_new_dir(|dest| jsonl::write(&self.db, dest, self.salvage))?;
         self.print(read.rows, &read, settings)?;

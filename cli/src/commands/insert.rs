@@ -5,6 +5,7 @@ mod flags;
 mod open;
 mod run;
 mod seen;
+mod typed;
 
 use crate::rows::{Format, KeyFile};
 use crate::settings::Settings;
@@ -21,10 +22,16 @@ use std::path::PathBuf;
 /// everything acknowledged is kept, and the same file can be inserted again.
 ///
 /// FILE is `-` or a name that ends in .jsonl (one object per line, {"key": "...", "text": "..."} or {"key": "...",
-/// "vector": [...]}), .tsv (key TAB text), .txt (one text per line; the key is the line's number, from 1), .npy, .fvecs
+/// "vector": [...]}), .tsv (key TAB text), .csv (key,text), .txt (one text per line; the key is the line's number, from 1), .npy, .fvecs
 /// or .fbin (vectors; keys are row numbers, from 0, or come from --keys). With several numbered files keys are
 /// FILESTEM:N. Files and standard input may be compressed with gzip or zstd, which is detected by content; .gz or .zst
 /// after the extension is ignored.
+///
+/// Other fields of JSON objects, and other columns of CSV and TSV with --header, become columns, by which rows can be filtered (`mopqdb query --where`). Fields of nested
+/// objects are named a.b. New columns get their type from the first 4,096 rows (or those before a pause of standard
+/// input): bool, int, float, string, or a list of strings; 10 and then 10.5 is float. A later value of another type is an
+/// error that names line and column. In CSV and TSV a value is what it looks like, and an empty one is null; a value of CSV
+/// may be in double quotes. `mopqdb create --column NAME:TYPE` declares a column, which timestamps need.
 ///
 /// From 65,536 rows on, if there are no codes yet, the command learns codes from the rows. It uses them if queries then
 /// find .99 of the exact ten nearest rows, measured on rows that were set aside, and reports the result on stderr.
@@ -39,6 +46,7 @@ Examples:
   mopqdb insert my.db articles.jsonl
   mopqdb insert my.db dump.jsonl.zst --key-field id --text-field body --ignore-unknown
   curl https://example.com/dump.jsonl.gz | mopqdb insert my.db -
+  mopqdb insert my.db posts.csv --header --text-field body
   mopqdb insert vectors.db base.npy --keys ids.txt
   mopqdb insert my.db titles.txt --replace         # line 7 may differ from what `7` was")]
 pub struct Insert {
@@ -54,13 +62,16 @@ pub struct Insert {
     /// Keys for rows without keys (.txt and vectors), one per line
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// JSON field of the key [default: key]
+    /// The first line of CSV and TSV has the names of its columns
+    #[arg(long)]
+    header: bool,
+    /// JSON field, or column below --header, of the key [default: key]
     #[arg(long, value_name = "NAME")]
     key_field: Option<String>,
-    /// JSON field of the text [default: text]
+    /// JSON field, or column below --header, of the text [default: text]
     #[arg(long, value_name = "NAME")]
     text_field: Option<String>,
-    /// Ignore other JSON fields instead of reporting an error
+    /// Ignore other fields instead of making columns of them
     #[arg(long)]
     ignore_unknown: bool,
     /// Replace existing numbered keys with other content; if a key occurs twice, keep the last row

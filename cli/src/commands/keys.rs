@@ -1,9 +1,10 @@
+use super::filter;
 use crate::key_lines;
 use crate::out::Out;
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
-use mopqdb::Error;
+use mopqdb::{Error, Filter};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 Examples:
   mopqdb keys my.db | wc -l
   mopqdb keys my.db --prefix 2023/ > old.txt
+  mopqdb keys my.db --where \"year < 2000\"
   mopqdb keys my.db | grep draft | mopqdb delete my.db -")]
 pub struct Keys {
     /// The database
@@ -26,16 +28,23 @@ pub struct Keys {
     /// Only keys that begin with P
     #[arg(long, value_name = "P")]
     prefix: Option<String>,
+    /// Only keys of rows that pass this filter, in SQL: `mopqdb query --help` describes it
+    #[arg(long = "where", value_name = "EXPR")]
+    filter: Option<String>,
 }
 
 impl Keys {
     /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        let filter = match &self.filter {
+            Some(expression) => filter::sql(expression)?.and(Filter::Prefix(prefix.into())),
+            None => Filter::Prefix(prefix.into()),
+        };
         let reader = super::read(&self.db, settings)?;
         let mut out = Out::new(settings);
-        let prefix = self.prefix.as_deref().unwrap_or_default();
         let mut unwritten = None;
-        let outcome = reader.snapshot().for_each_key(prefix, |key| {
+        let each = |key: &str| {
             let written = match out.is_json() {
                 true => out.object(&json!({"key": key})),
                 false => out.line(match out.is_terminal() {
@@ -47,7 +56,12 @@ impl Keys {
                 unwritten = Some(error);
                 Error::invalid("the keys could not be written")
             })
-        });
+        };
+        let snapshot = reader.snapshot();
+        let outcome = match &self.filter {
+            Some(_) => snapshot.for_each_key_where(&filter, each),
+            None => snapshot.for_each_key(prefix, each),
+        };
         match unwritten {
             Some(error) => return Err(error),
             None => outcome?,

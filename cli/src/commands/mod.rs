@@ -3,12 +3,14 @@
 mod backup;
 mod bench;
 mod bundle;
+mod columns;
 mod compact;
 mod completions;
 mod create;
 mod delete;
 mod eval;
 mod export;
+mod filter;
 mod get;
 mod insert;
 mod keys;
@@ -22,6 +24,7 @@ mod setup;
 mod stats;
 mod train;
 mod tune;
+mod update;
 mod verify;
 
 use crate::out::say;
@@ -44,6 +47,8 @@ pub enum Command {
     Get(get::Get),
     Keys(keys::Keys),
     Delete(delete::Delete),
+    Update(update::Update),
+    Columns(columns::Columns),
     Train(train::Train),
     Tune(tune::Tune),
     Rebuild(rebuild::Rebuild),
@@ -72,6 +77,8 @@ pub fn run(command: Command, settings: &Settings) -> Result<()> {
         Command::Get(get) => get.run(settings),
         Command::Keys(keys) => keys.run(settings),
         Command::Delete(delete) => delete.run(settings),
+        Command::Update(update) => update.run(settings),
+        Command::Columns(columns) => columns.run(settings),
         Command::Train(train) => train.run(settings),
         Command::Tune(tune) => tune.run(settings),
         Command::Rebuild(rebuild) => rebuild.run(settings),

@@ -1,3 +1,4 @@
+use super::filter;
 use crate::exit::usage;
 use crate::key_lines;
 use crate::out::{Out, Table, say};
@@ -27,6 +28,11 @@ use std::sync::mpsc;
 /// the inner product, or the negative squared distance for l2. With `--search codes` the score is estimated from the
 /// code; with words, their score is added.
 ///
+/// `--where` restricts the search to the rows for which an expression in SQL is true: = != < <= > >=, AND, OR, NOT, IN,
+/// BETWEEN, LIKE, IS NULL, IS TRUE, and tags HAS 'x' for lists. Texts are in single quotes, names of columns in double
+/// quotes where they are not plain words. As in SQL, a comparison with null is not true. `mopqdb columns DB` lists the
+/// columns. The result is the best k among exactly the rows that pass.
+///
 /// Words are joined by spaces. Words that begin with a dash must follow `--`, except negative numbers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -39,6 +45,7 @@ Examples:
   mopqdb query my.db bird navigation --explain       # what each stage did
   mopqdb query my.db \"E0382\" --search words        # the words alone
   mopqdb query my.db \"taxes\" --prefix 2024/          # only keys that begin with 2024/
+  mopqdb query my.db \"taxes\" --where \"year >= 2020 AND lang IN ('en', 'de')\" --columns year,lang
   some-program | mopqdb query my.db --stdin --json   # one answer per line, as the lines come")]
 pub struct Query {
     /// The database
@@ -93,6 +100,12 @@ pub struct Query {
     /// Search only keys that begin with P
     #[arg(long, value_name = "P")]
     prefix: Option<String>,
+    /// Search only rows that pass this filter, in SQL
+    #[arg(long = "where", value_name = "EXPR")]
+    filter: Option<String>,
+    /// Print these columns after the text; separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
 }
 
 /// The number of queries that share a pass over the codes.
@@ -118,6 +131,7 @@ impl Query {
         if let Some(prefix) = self.prefix {
             options = options.among(Filter::Prefix(prefix));
         }
+        options = filter::among(options, self.filter.as_deref())?.columns(self.columns);
         let reader = super::read(&self.db, settings)?;
         check_codes(self.search, &reader.snapshot(), &self.db)?;
         let mut asker = Asker {
@@ -335,10 +349,12 @@ impl Asker {
                 self.out.line("no rows")?;
             }
         }
-        let mut table = match self.explain {
-            true => Table::new(&[">", ">", "", ">", "", ""]),
-            false => Table::new(&[">", ">", "", ""]),
+        let mut headers = match self.explain {
+            true => vec![">", ">", "", ">", "", ""],
+            false => vec![">", ">", "", ""],
         };
+        headers.extend(self.options.columns.iter().map(|_| ""));
+        let mut table = Table::new(&headers);
         let on_terminal = self.out.is_terminal();
         for (rank, hit) in hits.into_iter().enumerate() {
             let score = if on_terminal {
@@ -355,6 +371,7 @@ impl Asker {
                 );
             }
             columns.extend([hit.key, hit.text.unwrap_or_default()]);
+            columns.extend(filter::cells(&hit.columns, &self.options.columns));
             table.row(columns);
         }
         self.out.table(&table)
@@ -369,6 +386,9 @@ fn object(hit: Hit) -> Value {
     }
     if let Some(text) = hit.text {
         object["text"] = Value::from(text);
+    }
+    if !hit.columns.is_empty() {
+        object["columns"] = filter::object(&hit.columns);
     }
     object
 }

@@ -1,4 +1,4 @@
-use crate::out::{Out, Table, count, size};
+use crate::out::{Out, Table, count, plural, size};
 use crate::settings::Settings;
 use anyhow::Result;
 use clap::Args;
@@ -21,16 +21,23 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   mopqdb stats my.db
+  mopqdb stats my.db --where \"lang = 'en'\"
   mopqdb stats my.db --json | jq .drift.advice")]
 pub struct StatsArgs {
     /// The database
     #[arg(value_name = "DB")]
     db: PathBuf,
+    /// Only count the rows that pass this filter, in SQL: `mopqdb query --help` describes it
+    #[arg(long = "where", value_name = "EXPR")]
+    filter: Option<String>,
 }
 
 impl StatsArgs {
     /// Runs the command.
     pub fn run(self, settings: &Settings) -> Result<()> {
+        if let Some(expression) = &self.filter {
+            return self.count(expression, settings);
+        }
         let stats = super::read(&self.db, settings)?.stats()?;
         let mut out = Out::new(settings);
         if out.is_json() {
@@ -45,6 +52,19 @@ impl StatsArgs {
             table.row(vec![label.into(), value]);
         }
         out.table(&table)?;
+        out.flush()
+    }
+}
+
+impl StatsArgs {
+    fn count(&self, expression: &str, settings: &Settings) -> Result<()> {
+        let filter = super::filter::sql(expression)?;
+        let rows = super::read(&self.db, settings)?.count_where(&filter)?;
+        let mut out = Out::new(settings);
+        match out.is_json() {
+            true => out.object(&json!({"rows": rows}))?,
+            false => out.line(plural(rows, "row"))?,
+        }
         out.flush()
     }
 }

@@ -1,17 +1,19 @@
-//! The meaning of the fields of a JSON object.
+//! The meaning of the fields of a JSON object, and of the columns of CSV and TSV.
 
 /// The field of a vector. No flag renames it.
 pub(super) const VECTOR: &str = "vector";
 
-/// The fields of a JSON object that are read.
+/// The fields of a JSON object, or of a table with a header, that are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fields {
     /// The field of the key.
     pub key: String,
     /// The field of the text.
     pub text: String,
-    /// Whether other fields are ignored instead of being an error.
+    /// Whether other fields are ignored instead of becoming columns.
     pub ignore_unknown: bool,
+    /// Whether the first line of CSV and TSV has the names of its columns.
+    pub header: bool,
 }
 
 impl Default for Fields {
@@ -20,6 +22,7 @@ impl Default for Fields {
             key: "key".into(),
             text: "text".into(),
             ignore_unknown: false,
+            header: false,
         }
     }
 }

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 pub enum Format {
     /// One JSON object per line: {"key": "...", "text": "..."} or {"key": "...", "vector": [...]}.
     Jsonl,
-    /// Each line is key TAB text.
+    /// Each line is key TAB text; with a header, the values of its columns, between tabs.
     Tsv,
+    /// Each record is key,text; with a header, the values of its columns. A value may be in double quotes.
+    Csv,
     /// Each line is a text; its key is the line's number, from 1.
     Txt,
     /// numpy's array of vectors; keys are row numbers, from 0.
@@ -29,6 +31,7 @@ impl Format {
         Some(match extension.as_str() {
             "jsonl" | "ndjson" | "json" => Self::Jsonl,
             "tsv" => Self::Tsv,
+            "csv" => Self::Csv,
             "txt" => Self::Txt,
             "npy" => Self::Npy,
             "fvecs" => Self::Fvecs,
@@ -39,7 +42,7 @@ impl Format {
 
     /// Returns `true` if its rows have no keys, so that their numbers are their keys.
     pub fn numbered(self) -> bool {
-        !matches!(self, Self::Jsonl | Self::Tsv)
+        !matches!(self, Self::Jsonl | Self::Tsv | Self::Csv)
     }
 
     pub(super) fn vectors(self) -> Option<VectorFormat> {

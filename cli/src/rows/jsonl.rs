@@ -1,18 +1,21 @@
 //! Parsing a line of JSONL into a row, with specific error messages; syntax errors give the column.
 
+use super::attributes::{Attributes, long_integer};
 use super::fields::{Fields, VECTOR};
 use super::json::{Json, Numbers};
 use super::parse;
 use mopqdb::{Row, Value};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Map;
 use std::fmt;
 
 /// The message for a line that begins with `[`: usually the file is one array.
 pub(super) const ARRAY: &str =
     "is a JSON array; give one JSON object per line (`jq -c '.[]'` makes such lines of an array)";
 
-/// Reads `{"key": "...", "text": "..."}` or `{"key": "...", "vector": [...]}`, under the names of `fields`.
-pub fn jsonl(line: &str, fields: &Fields) -> Result<Row, String> {
+/// Reads `{"key": "...", "text": "..."}` or `{"key": "...", "vector": [...]}`, under the names of `fields`. Also returns
+/// the values of the other fields, unless they are ignored.
+pub fn jsonl(line: &str, fields: &Fields) -> Result<(Row, Map<String, serde_json::Value>), String> {
     match line.trim_start().as_bytes().first() {
         Some(b'{') => {}
         Some(b'[') => return Err(ARRAY.into()),
@@ -26,6 +29,13 @@ pub fn jsonl(line: &str, fields: &Fields) -> Result<Row, String> {
         return Err(format!(
             "continues after its JSON object, at column {}; give one JSON object per line",
             column(line, &error)
+        ));
+    }
+    if object.others.is_large
+        && let Some(number) = long_integer(line)
+    {
+        return Err(format!(
+            "{number} is beyond the integers of 64 bits; give it as a string"
         ));
     }
     object.row(fields)
@@ -51,6 +61,9 @@ fn broken(line: &str, error: &serde_json::Error) -> String {
     let what = match said.split(" at line ").next().unwrap_or_default() {
         "number out of range" => return format!("a number is too large, at column {column}"),
         "expected ident" | "expected value" => "not the beginning of a value",
+        "recursion limit exceeded" => {
+            return format!("has objects or arrays that nest too deeply, at column {column}");
+        }
         "key must be a string" => "a field's name is not in double quotes",
         what if what.starts_with("control character") => "a control character inside a string",
         what => what,
@@ -71,17 +84,19 @@ struct Object {
     key: Option<Json>,
     text: Option<Json>,
     vector: Option<Json>,
-    /// The first unknown field.
-    unknown: Option<String>,
+    /// The other fields.
+    others: Attributes,
+    /// A field that is named as a part of every row, but is not read as that part.
+    reserved: Option<String>,
     /// A field that occurs more than once.
     twice: Option<String>,
 }
 
 impl Object {
-    /// Returns the row. Missing fields are reported before unknown ones, because a misnamed field is both and the first
-    /// message is more helpful.
-    fn row(self, fields: &Fields) -> Result<Row, String> {
-        if let Some(name) = self.twice {
+    /// Returns the row and its other fields. Missing fields are reported before others, because a misnamed field is both
+    /// and the first message is more helpful.
+    fn row(self, fields: &Fields) -> Result<(Row, Map<String, serde_json::Value>), String> {
+        if let Some(name) = self.twice.or_else(|| self.others.twice.clone()) {
             return Err(format!("has the field {name:?} twice"));
         }
         let Some(key) = self.key else {
@@ -92,12 +107,15 @@ impl Object {
         };
         let key = into_key(key, &fields.key)?;
         let value = value(self.text, self.vector, &fields.text)?;
-        if let Some(name) = self.unknown {
+        if let Some(name) = self.reserved {
             return Err(format!(
-                "has the field {name:?}, which is not stored; --ignore-unknown ignores such fields"
+                "has the field {name:?}, and no column can have this name; rename the field, or give --ignore-unknown, which \
+                 ignores all fields but {:?}, {:?} and {VECTOR:?}",
+                fields.key, fields.text
             ));
         }
-        parse::check(Row::new(key, value))
+        let row = parse::check(Row::new(key, value))?;
+        Ok((row, self.others.into_values()))
     }
 }
 
@@ -177,11 +195,17 @@ impl<'de> Visitor<'de> for Wanted<'_> {
                 name if name == self.0.key => &mut object.key,
                 name if name == self.0.text => &mut object.text,
                 VECTOR => &mut object.vector,
-                _ => {
+                _ if self.0.ignore_unknown => {
                     map.next_value::<IgnoredAny>()?;
-                    if !self.0.ignore_unknown {
-                        object.unknown.get_or_insert(name);
-                    }
+                    continue;
+                }
+                "key" | "text" => {
+                    map.next_value::<IgnoredAny>()?;
+                    object.reserved.get_or_insert(name);
+                    continue;
+                }
+                _ => {
+                    map.next_value_seed(object.others.field(name))?;
                     continue;
                 }
             };

@@ -1,8 +1,9 @@
-//! Rows in files: JSONL, TSV, TXT and vectors, compressed or not, read one row at a time so that memory stays flat.
+//! Rows in files: JSONL, CSV, TSV, TXT and vectors, compressed or not, read one row at a time so that memory stays flat.
 //!
 //! A row that can't be inserted is a [`BadRow`] with its file and line. The reader continues after it, so that the
 //! caller can choose between stopping and skipping.
 
+mod attributes;
 mod compression;
 mod fields;
 mod format;
@@ -14,9 +15,11 @@ pub mod pairs;
 mod parse;
 mod queries;
 mod source;
+mod table;
 mod texts;
 mod vectors;
 
+pub use attributes::long_integer;
 pub use fields::Fields;
 pub use format::Format;
 pub use jsonl::jsonl;
@@ -29,7 +32,9 @@ pub use source::Source;
 
 use anyhow::Result;
 use mopqdb::Row;
+use mopqdb::columns::infer::Notation;
 use mopqdb_formats::lines::BadLine;
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// A row that can't be inserted, and why.
@@ -58,8 +63,12 @@ impl From<BadLine> for BadRow {
 /// A row as read, with its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadRow {
-    /// The row to insert.
+    /// The row to insert, without columns.
     pub row: Row,
+    /// The other fields, which become columns; flat.
+    pub fields: Map<String, Value>,
+    /// How their values are written.
+    pub notation: Notation,
     /// The file and line, for messages.
     pub place: String,
     /// The number of the line or row in its file, as in `place`.

@@ -1,6 +1,7 @@
 //! Opening files of rows with the reader for their format.
 
 use super::compression::Decompressed;
+use super::table::{Header, TableRows};
 use super::texts::TextRows;
 use super::vectors::VectorRows;
 use super::{Fields, Format, Lines, Places, RowReader, Source};
@@ -32,7 +33,7 @@ impl Input {
         };
         let Some(format) = format.or_else(by_name) else {
             bail!(
-                "{}: the format can't be determined from the name; give --format jsonl, tsv, txt, npy, fvecs or fbin",
+                "{}: the format can't be determined from the name; give --format jsonl, csv, tsv, txt, npy, fvecs or fbin",
                 source.name()
             );
         };
@@ -46,6 +47,17 @@ pub fn open(input: &Input, several: bool, fields: &Fields) -> Result<Box<dyn Row
         true => format!("{}:", input.source.stem()),
         false => String::new(),
     };
+    if input.format == Format::Csv || (input.format == Format::Tsv && fields.header) {
+        return Ok(Box::new(TableRows {
+            lines: open_lines(&input.source, input.format)?,
+            format: input.format,
+            fields: fields.clone(),
+            header: match fields.header {
+                true => Header::Unread,
+                false => Header::Without,
+            },
+        }));
+    }
     Ok(match input.format.vectors() {
         Some(format) => Box::new(VectorRows {
             places: Places::Rows(input.source.name()),

@@ -57,8 +57,8 @@ fn a_bad_line_is_reported_with_its_place_and_the_next_line_is_read() {
             "value 1 of \"vector\" is null",
         ),
         (
-            "{\"key\": \"a\", \"text\": \"x\", \"tag\": 1}",
-            "the field \"tag\"",
+            "{\"key\": \"a\", \"text\": \"x\", \"tag\": {\"a\": 1, \"a\": 2}}",
+            "the field \"tag.a\" twice",
         ),
         ("{\"key\": 1.5, \"text\": \"x\"}", "is the number 1.5"),
         ("not json", "at column"),
@@ -213,10 +213,13 @@ fn any_bytes_give_rows_or_errors_never_a_panic() {
             .flat_map(|_| pieces[(next() % 12) as usize].to_vec())
             .collect();
         let text = String::from_utf8_lossy(&content);
-        if let Ok(Row {
-            value: Value::Vector(vector),
-            ..
-        }) = jsonl(&text, &Fields::default())
+        if let Ok((
+            Row {
+                value: Value::Vector(vector),
+                ..
+            },
+            _,
+        )) = jsonl(&text, &Fields::default())
         {
             assert!(vector.iter().all(|value| value.is_finite()));
         }

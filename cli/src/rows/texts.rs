@@ -3,6 +3,8 @@
 use super::{BadRow, Fields, Format, Lines, Places, ReadRow, RowReader, jsonl, parse};
 use anyhow::Result;
 use mopqdb::Row;
+use mopqdb::columns::infer::Notation;
+use serde_json::Map;
 
 /// Reads one row per line.
 pub(super) struct TextRows {
@@ -25,13 +27,20 @@ impl RowReader for TextRows {
                 Some(Ok(line)) if line.trim().is_empty() => continue,
                 Some(Ok(line)) => match self.format {
                     Format::Jsonl => jsonl::jsonl(line, &self.fields),
-                    Format::Tsv => parse::tsv(line),
-                    _ => parse::check(Row::text(format!("{}{number}", self.prefix), line)),
+                    Format::Tsv => parse::tsv(line).map(|row| (row, Map::new())),
+                    _ => parse::check(Row::text(format!("{}{number}", self.prefix), line))
+                        .map(|row| (row, Map::new())),
                 },
             };
             let place = self.lines.place();
             return Ok(Some(match parsed {
-                Ok(row) => Ok(ReadRow { row, place, number }),
+                Ok((row, fields)) => Ok(ReadRow {
+                    row,
+                    fields,
+                    notation: Notation::Json,
+                    place,
+                    number,
+                }),
                 Err(what) => Err(BadRow { place, what }),
             }));
         }

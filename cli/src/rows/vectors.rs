@@ -3,7 +3,9 @@
 use super::{BadRow, Places, ReadRow, RowReader, parse};
 use anyhow::Result;
 use mopqdb::Row;
+use mopqdb::columns::infer::Notation;
 use mopqdb_formats::vectors::VectorReader;
+use serde_json::Map;
 
 /// The maximum number of values held at once.
 const BUFFER: usize = 1 << 18;
@@ -41,7 +43,13 @@ impl RowReader for VectorRows {
         let key = format!("{}{number}", self.prefix);
         self.number += 1;
         Ok(Some(match parse::check(Row::vector(key, vector)) {
-            Ok(row) => Ok(ReadRow { row, place, number }),
+            Ok(row) => Ok(ReadRow {
+                row,
+                fields: Map::new(),
+                notation: Notation::Json,
+                place,
+                number,
+            }),
             Err(what) => Err(BadRow { place, what }),
         }))
     }

@@ -1,5 +1,6 @@
 //! Tests of the program as a user runs it: real processes, real files, a real terminal.
 
+mod columns;
 mod compressed;
 mod demo;
 mod evaluating;
@@ -16,6 +17,7 @@ mod querying;
 mod repairing;
 mod retraining;
 mod support;
+mod tables;
 mod terminal;
 mod texts;
 mod waiting;

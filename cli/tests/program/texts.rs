@@ -4,7 +4,7 @@ use crate::support::run;
 use std::path::Path;
 
 /// A database of texts; `None`, with a message, without ONNX Runtime.
-fn database(dir: &Path) -> Option<()> {
+pub(crate) fn database(dir: &Path) -> Option<()> {
     let bundle = mopqdb::bundle::tiny_bundle();
     run(
         dir,
@@ -417,7 +417,7 @@ fn texts_are_read_from_renamed_fields_and_compressed_files() {
     let arguments = [&["insert", "x.db", "p.jsonl.zst"], &named[..]].concat();
     let said = run(dir, &arguments).failed(1);
     assert!(
-        said.contains("p.jsonl.zst:1: has the field \"text\""),
+        said.contains("p.jsonl.zst:1: has the field \"text\", and no column can have this name"),
         "{said}"
     );
     run(dir, &[&arguments[..], &["--ignore-unknown"]].concat()).ok();

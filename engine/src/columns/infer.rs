@@ -35,15 +35,16 @@ impl Inference {
         }
     }
 
-    /// Looks at a row: its fields except key, text and vector.
+    /// Looks at a row: its fields except key, text and vector. A row that is refused leaves nothing behind.
     ///
     /// # Errors
     /// A value that no column can have, or one of another type than those before; what is wrong, with the name of the column.
     pub fn observe(&mut self, row: &Map<String, Value>) -> Result<(), String> {
+        let mut seen = Vec::new();
         for (name, value) in flatten(row)? {
             let is = kind(value, self.notation).map_err(|why| format!("column {name:?}: {why}"))?;
-            let known = self.columns.entry(name.clone()).or_insert(None);
-            *known = match (*known, is) {
+            let known = self.columns.get(&name).copied().flatten();
+            let known = match (known, is) {
                 (known, None) => known,
                 (None, is) => is,
                 (Some(known), Some(is)) => Some(both(known, is, self.notation).ok_or_else(|| {
@@ -54,13 +55,16 @@ impl Inference {
                     )
                 })?),
             };
+            seen.push((name, known));
         }
-        if self.columns.len() > MAX_COLUMNS {
+        let is_new = |(name, _): &&(String, _)| !self.columns.contains_key(name);
+        let columns = self.columns.len() + seen.iter().filter(is_new).count();
+        if columns > MAX_COLUMNS {
             return Err(format!(
-                "the rows have {} columns, and {MAX_COLUMNS} are the most; leave some out",
-                self.columns.len()
+                "the rows have {columns} columns, and {MAX_COLUMNS} are the most; leave some out"
             ));
         }
+        self.columns.extend(seen);
         Ok(())
     }
 
@@ -384,6 +388,15 @@ mod tests {
                 .unwrap();
         }
         assert!(inference.observe(&object(json!({"more": 1}))).is_err());
+        let mut inference = Inference::new(Notation::Json);
+        let refused = json!({"a": 1, "b": [1]});
+        assert!(inference.observe(&object(refused)).is_err());
+        inference.observe(&object(json!({"a": "x"}))).unwrap();
+        assert_eq!(
+            inference.finish(),
+            [("a".to_owned(), ColumnType::String)],
+            "what was refused counts for nothing"
+        );
     }
 
     #[test]

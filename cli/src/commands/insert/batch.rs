@@ -4,6 +4,7 @@ use super::feed::Origin;
 use super::seen::Seen;
 use crate::rows::{BadRow, ReadRow};
 use anyhow::Result;
+use mopqdb::columns::ColumnValue;
 use mopqdb::{Database, Inserted, Model, Row, RowsKind, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,7 +78,8 @@ impl Batch {
             + match &row.value {
                 Value::Text(text) => text.len(),
                 Value::Vector(vector) => 4 * vector.len(),
-            };
+            }
+            + row.columns.values().map(size).sum::<usize>();
         self.rows.push(row);
         Ok(Ok(()))
     }
@@ -117,5 +119,14 @@ impl Batch {
         // A rebuild may have switched models meanwhile.
         self.model = self.database.model();
         Ok(Some(inserted))
+    }
+}
+
+/// Returns the approximate size of a value in bytes.
+fn size(value: &ColumnValue) -> usize {
+    match value {
+        ColumnValue::String(text) => text.len(),
+        ColumnValue::Strings(items) => items.iter().map(|item| 8 + item.len()).sum(),
+        _ => 8,
     }
 }

@@ -30,17 +30,26 @@ impl Insert {
             ("--text-field", self.text_field.is_some()),
             ("--ignore-unknown", self.ignore_unknown),
         ];
-        let any_json = inputs.iter().any(|input| input.format == Format::Jsonl);
-        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !any_json) {
-            return Err(usage(format!(
-                "{flag} is for JSON objects, and no FILE is JSONL"
-            )));
+        let any = |formats: &[Format]| inputs.iter().any(|input| formats.contains(&input.format));
+        let any_table = any(&[Format::Csv, Format::Tsv]);
+        if self.header && !any_table {
+            return Err(usage(
+                "--header is for CSV and TSV, and no FILE is one of them",
+            ));
+        }
+        let any_named = any(&[Format::Jsonl]) || self.header;
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !any_named) {
+            return Err(usage(match any_table {
+                true => format!("{flag} is for JSON objects, and for CSV and TSV with --header"),
+                false => format!("{flag} is for JSON objects, and no FILE is JSONL"),
+            }));
         }
         let default = Fields::default();
         let fields = Fields {
             key: self.key_field.clone().unwrap_or(default.key),
             text: self.text_field.clone().unwrap_or(default.text),
             ignore_unknown: self.ignore_unknown,
+            header: self.header,
         };
         fields.check().map_err(usage)?;
         Ok(fields)
@@ -57,7 +66,7 @@ fn expect_one_without_keys(inputs: &[Input]) -> Result<()> {
         true => Ok(()),
         false => Err(usage(format!(
             "--keys is for rows without keys, but the rows of {} have keys; --key-field chooses the field of a \
-             JSON object",
+             JSON object, or the column below a header",
             input.source.name()
         ))),
     }

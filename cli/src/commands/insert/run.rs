@@ -4,6 +4,7 @@ use super::Insert;
 use super::batch::Batch;
 use super::feed::{Feed, Item};
 use super::seen::Seen;
+use super::typed::Typed;
 use crate::out::{Out, count, plural};
 use crate::progress::Progress;
 use crate::rows::BadRow;
@@ -89,7 +90,8 @@ impl<'a> Run<'a> {
     ) -> Result<()> {
         let seen = (!self.insert.replace).then(|| Seen::new(feed.places()));
         let mut batch = Batch::new(database.clone(), seen);
-        let mut item = first;
+        let mut rows = Typed::new(feed, &database.columns(), first);
+        let mut item = rows.next(PATIENCE);
         let stopped = loop {
             let bad = match item {
                 Item::Row(row, origin) => batch.add(row, origin)?.err(),
@@ -112,7 +114,7 @@ impl<'a> Run<'a> {
             if stop::asked() {
                 break Some(anyhow::anyhow!("stopped"));
             }
-            item = feed.next(PATIENCE);
+            item = rows.next(PATIENCE);
         };
         // The rows before the bad line are kept.
         self.send(&mut batch, progress)?;
