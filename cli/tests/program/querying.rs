@@ -254,7 +254,7 @@ fn explain_prints_stages_in_json_and_on_stderr() {
     assert_eq!(names, ["vectors", "filter", "candidates", "score", "hits"]);
     for stage in stages {
         let fields: Vec<&str> = (stage.as_object().unwrap().keys().map(String::as_str)).collect();
-        assert_eq!(fields, ["bytes", "pages", "rows", "stage", "us"]);
+        assert_eq!(fields, ["bytes", "cells", "pages", "rows", "stage", "us"]);
     }
     // 20 queries with 500 candidates of 32 bytes each.
     assert_eq!(

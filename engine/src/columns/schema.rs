@@ -444,7 +444,7 @@ mod tests {
         assert!(error.contains("did you mean \"c7\""), "{error}");
         assert!(error.ends_with("c19 (int) and 980 more"), "{error}");
         let error = schema.introduce("c7", Type::Bool).unwrap_err().to_string();
-        assert!(error.contains("of type int"), "{error}");
+        assert!(error.contains("with type int"), "{error}");
     }
 
     #[test]

@@ -220,9 +220,9 @@ fn a_batch_with_a_value_of_another_type_fails_alone() {
     for (value, why) in [
         (
             ColumnValue::from("x"),
-            "\"x\" is a string, and the column is of type int",
+            "\"x\" is a string, but the column has type int",
         ),
-        (10.5.into(), "10.5 is none"),
+        (10.5.into(), "10.5 is not an int"),
         (f64::NAN.into(), "NaN"),
         (vec!["x"].into(), "a list of strings"),
     ] {
