@@ -8,7 +8,7 @@ use super::bits;
 use super::data::{
     self, BLOCK_ROWS, Codes, ColumnData, ColumnRead, StringsRef, float_key, float_of_key,
 };
-use super::expr::{BoundExpr, Node, Ranges, Subject, Test, Truth};
+use super::expr::{BoundExpr, Node, Ranges, StringTest, Subject, Test, Truth};
 use super::value::ColumnType;
 use crate::error::Result;
 use std::ops::Range;
@@ -152,7 +152,7 @@ enum Check<'a> {
     /// By the codes of strings.
     Codes(Passing),
     /// Each string by itself.
-    Strings(&'a Test),
+    Strings(&'a StringTest),
 }
 
 /// The codes of strings that pass.
@@ -338,7 +338,11 @@ fn held(column: &dyn ColumnRead, kind: ColumnType) -> Result<Held<'_>> {
 fn key_hits(test: &Test, rows: usize, keys: &dyn KeyRead) -> Result<Vec<u64>> {
     let mut hits = vec![0; bits::words(rows)];
     let mut set = |row: usize| hits[row / 64] |= 1 << (row % 64);
-    if let Test::In(wanted) = test {
+    let Test::String(test) = test else {
+        // A key is no number.
+        return Ok(hits);
+    };
+    if let StringTest::In(wanted) = test {
         for key in wanted {
             keys.find(key)?.into_iter().for_each(&mut set);
         }
@@ -346,7 +350,7 @@ fn key_hits(test: &Test, rows: usize, keys: &dyn KeyRead) -> Result<Vec<u64>> {
     }
     let prefix = match test {
         // What it begins with is whole characters, unless the pattern is cut within one, which none is.
-        Test::Like(pattern) => String::from_utf8(pattern.prefix()).unwrap_or_default(),
+        StringTest::Like(pattern) => String::from_utf8(pattern.prefix()).unwrap_or_default(),
         _ => String::new(),
     };
     keys.for_each(&prefix, &mut |row, key| {
@@ -383,8 +387,8 @@ impl<'a> Check<'a> {
         Ok(match test {
             Test::Bool(is) => Self::Bool(*is),
             Test::Number(ranges) => Self::Numbers(ranges),
-            test if column.is_sorted() => Self::Codes(Passing::new(test, column)?),
-            test => Self::Strings(test),
+            Test::String(test) if column.is_sorted() => Self::Codes(Passing::new(test, column)?),
+            Test::String(test) => Self::Strings(test),
         })
     }
 
@@ -494,7 +498,7 @@ fn strings(
     column: &dyn ColumnRead,
     codes: Codes<'_>,
     count: usize,
-    test: &Test,
+    test: &StringTest,
     hits: &mut [u64],
 ) -> Result<()> {
     if let Codes::Own(first, end) = codes {
@@ -545,9 +549,9 @@ fn lists(
 
 impl Passing {
     /// The codes of the strings that pass. Requires: the strings are sorted.
-    fn new(test: &Test, column: &dyn ColumnRead) -> Result<Self> {
+    fn new(test: &StringTest, column: &dyn ColumnRead) -> Result<Self> {
         match test {
-            Test::In(wanted) => {
+            StringTest::In(wanted) => {
                 let mut codes = Vec::with_capacity(wanted.len().min(column.string_count()));
                 for string in wanted {
                     let string = string.as_bytes();
@@ -568,7 +572,7 @@ impl Passing {
                     }
                 }
             }
-            Test::Below(than, or_equal) => {
+            StringTest::Below(than, or_equal) => {
                 let than = than.as_bytes();
                 let end = match or_equal {
                     true => first(column, |other| other > than)?,
@@ -576,7 +580,7 @@ impl Passing {
                 };
                 Ok(Self::Range(0..end))
             }
-            Test::Like(pattern) => {
+            StringTest::Like(pattern) => {
                 let prefix = pattern.prefix();
                 let start = first(column, |other| other >= &prefix[..])?;
                 let end = first(column, |other| {
@@ -598,7 +602,6 @@ impl Passing {
                 }
                 Ok(Self::Table(table))
             }
-            Test::Bool(_) | Test::Number(_) => unreachable!("a test of numbers asks no string"),
         }
     }
 
@@ -638,7 +641,14 @@ impl Passing {
                 let passes = |code: u32| table.get(code as usize).is_some_and(|&is| is != 0);
                 bits::collect(codes, hits, passes);
             }
-            (_, Codes::Own(..)) => unreachable!("sorted strings have codes"),
+            (Self::Range(range), Codes::Own(first, end)) => {
+                let codes: Vec<usize> = (first..end).collect();
+                bits::collect(&codes, hits, |code| range.contains(&code));
+            }
+            (Self::Table(table), Codes::Own(first, end)) => {
+                let codes: Vec<usize> = (first..end).collect();
+                bits::collect(&codes, hits, |code| table[code] != 0);
+            }
         }
     }
 }

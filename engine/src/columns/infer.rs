@@ -115,7 +115,9 @@ fn kind(value: &Value, notation: Notation) -> Result<Option<ColumnType>, String>
                 }
             }
         }
-        Value::Object(_) => unreachable!("objects are flattened"),
+        Value::Object(_) => {
+            return Err("an object is no value; its fields are columns of their own".to_owned());
+        }
     }))
 }
 

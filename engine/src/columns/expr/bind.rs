@@ -3,7 +3,7 @@
 use super::ExprError;
 use super::ast::{Ast, Compare, Expr, Literal, LiteralValue, Name};
 use super::like::Pattern;
-use super::node::{Node, Subject, Test, Truth};
+use super::node::{Node, StringTest, Subject, Test, Truth};
 use super::number::Place;
 use super::ranges::Ranges;
 use crate::columns::schema::Schema;
@@ -121,9 +121,11 @@ impl Binder<'_> {
                 }
                 match &item.value {
                     LiteralValue::Null => Ok(NULL),
-                    LiteralValue::String(item) => {
-                        Ok(Node::test(subject, Test::In(vec![item.clone()]), negate))
-                    }
+                    LiteralValue::String(item) => Ok(Node::test(
+                        subject,
+                        StringTest::In(vec![item.clone()]).into(),
+                        negate,
+                    )),
                     _ => Err(self.mismatch(column, subject, item)),
                 }
             }
@@ -206,14 +208,14 @@ impl Binder<'_> {
         };
         let string = string.clone();
         let (test, negated) = match compare {
-            Compare::Equal => (Test::In(vec![string]), false),
-            Compare::NotEqual => (Test::In(vec![string]), true),
-            Compare::Less => (Test::Below(string, false), false),
-            Compare::LessOrEqual => (Test::Below(string, true), false),
-            Compare::Greater => (Test::Below(string, true), true),
-            Compare::GreaterOrEqual => (Test::Below(string, false), true),
+            Compare::Equal => (StringTest::In(vec![string]), false),
+            Compare::NotEqual => (StringTest::In(vec![string]), true),
+            Compare::Less => (StringTest::Below(string, false), false),
+            Compare::LessOrEqual => (StringTest::Below(string, true), false),
+            Compare::Greater => (StringTest::Below(string, true), true),
+            Compare::GreaterOrEqual => (StringTest::Below(string, false), true),
         };
-        Ok(Node::test(subject, test, negated != negate))
+        Ok(Node::test(subject, test.into(), negated != negate))
     }
 
     /// The place of a literal among the values of a column of numbers; `None` if the column has strings.
@@ -290,7 +292,7 @@ impl Binder<'_> {
             ColumnType::String => {
                 strings.sort_unstable();
                 strings.dedup();
-                Test::In(strings)
+                StringTest::In(strings).into()
             }
             _ => Test::Number(Ranges::new(numbers)),
         };
@@ -330,8 +332,8 @@ impl Binder<'_> {
         };
         let compiled = Pattern::new(text, escape).map_err(|why| self.wrong(pattern.at, why))?;
         let test = match compiled.exact() {
-            Some(only) => Test::In(vec![only]),
-            None => Test::Like(compiled),
+            Some(only) => StringTest::In(vec![only]).into(),
+            None => StringTest::Like(compiled).into(),
         };
         Ok(Node::test(subject, test, negated))
     }

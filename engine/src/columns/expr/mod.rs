@@ -16,7 +16,7 @@ mod tests;
 
 pub use ast::Expr;
 pub(crate) use bind::BoundExpr;
-pub(crate) use node::{Node, Subject, Test, Truth};
+pub(crate) use node::{Node, StringTest, Subject, Test, Truth};
 pub(crate) use ranges::Ranges;
 
 use crate::error::Error;

@@ -71,15 +71,28 @@ pub(crate) enum Test {
     Bool(bool),
     /// Of an int or a timestamp: it is in the set. Of a float: its [key](crate::columns::data::float_key) is.
     Number(Ranges),
-    /// Of a string, or of any string of a list: it is one of these, which ascend.
+    /// Of a string, or of any string of a list.
+    String(StringTest),
+}
+
+/// A test of a string.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum StringTest {
+    /// It is one of these, which ascend.
     In(Vec<String>),
-    /// Of a string: it comes before another, byte by byte, or is the other.
+    /// It comes before another, byte by byte, or is the other.
     Below(String, bool),
-    /// Of a string: it matches.
+    /// It matches.
     Like(Pattern),
 }
 
-impl Test {
+impl From<StringTest> for Test {
+    fn from(test: StringTest) -> Self {
+        Self::String(test)
+    }
+}
+
+impl StringTest {
     /// Returns `true` if a string passes.
     pub(crate) fn passes(&self, string: &[u8]) -> bool {
         match self {
@@ -90,7 +103,14 @@ impl Test {
                 string < other.as_bytes() || *or_equal && string == other.as_bytes()
             }
             Self::Like(pattern) => pattern.matches(string),
-            Self::Bool(_) | Self::Number(_) => unreachable!("a test of numbers asks no string"),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::In(strings) => strings.iter().map(|s| size_of::<String>() + s.len()).sum(),
+            Self::Below(string, _) => string.len(),
+            Self::Like(pattern) => size_of_val(pattern) + pattern.bytes(),
         }
     }
 }
@@ -179,11 +199,7 @@ impl Node {
                 Self::Test { test, .. } => match test {
                     Test::Bool(_) => 0,
                     Test::Number(ranges) => ranges.as_slice().len() * 16,
-                    Test::In(strings) => {
-                        strings.iter().map(|s| size_of::<String>() + s.len()).sum()
-                    }
-                    Test::Below(string, _) => string.len(),
-                    Test::Like(pattern) => size_of_val(pattern) + pattern.bytes(),
+                    Test::String(test) => test.bytes(),
                 },
                 Self::And(parts) | Self::Or(parts) => parts.iter().map(Self::bytes).sum(),
                 Self::Is { of, .. } => of.bytes(),
