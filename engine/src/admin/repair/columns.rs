@@ -37,6 +37,15 @@ impl FoundColumns {
     }
 }
 
+impl Base {
+    /// Returns what an older record says of the columns file of a segment, if it names the segment.
+    pub(super) fn columns_of(&self, id: SegmentId, rows: &RowsFile) -> Option<Option<u64>> {
+        let segments = self.hint.iter().flat_map(|record| &record.segments);
+        let mut named = segments.filter(|named| (named.id, named.rows_hash) == (id, rows.hash().0));
+        named.next().map(|named| named.columns)
+    }
+}
+
 impl Repair<'_> {
     /// Finds the columns file of a segment: one that belongs to these rows. With a record, `named` is the hash that it has; none if it
     /// has no columns.

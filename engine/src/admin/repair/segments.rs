@@ -88,7 +88,7 @@ impl Repair<'_> {
                     }
                 }
             }
-            None => self.all_segments(on_disk, known, &mut found)?,
+            None => self.all_segments(on_disk, base, &mut found)?,
         }
         found.segments.sort_by_key(|segment| {
             let seqs = segment.rows.summary().seqs;
@@ -280,9 +280,10 @@ impl Repair<'_> {
     fn all_segments(
         &mut self,
         on_disk: BTreeSet<SegmentId>,
-        known: Known,
+        base: &Base,
         found: &mut Found,
     ) -> Result<()> {
+        let known = Known::of(base.hint.as_ref());
         let mut open = BTreeMap::new();
         for id in on_disk {
             match self.open_rows(id, None, known)? {
@@ -313,7 +314,7 @@ impl Repair<'_> {
             }
             found.segments.push(FoundSegment {
                 id,
-                columns: self.find_columns(id, &rows, None)?,
+                columns: self.find_columns(id, &rows, base.columns_of(id, &rows))?,
                 rows,
                 live,
                 damage,
