@@ -1,14 +1,14 @@
 //! Extreme cases: thousands of segments, every byte, clocks that go backwards, several file systems.
 
 use crate::encoders::{runtime, tiny};
-use crate::world::{DIM, METRIC, Models, Step, World, options};
+use crate::world::{DIM, METRIC, Models, Step, World, options, row};
 use crate::{report, scratch, torture};
 use mopqdb::{
     CreateOptions, Database, Filter, Metric, Options, Query, QueryOptions, Reader, Row, Value,
     VerifyOptions,
 };
 use mopqdb_tests::mounted::Mounted;
-use mopqdb_tests::support::{Random, put};
+use mopqdb_tests::support::Random;
 use std::time::{Duration, Instant, SystemTime};
 
 #[test]
@@ -23,7 +23,7 @@ fn thousands_of_tiny_segments_are_written_read_and_merged() {
     let started = Instant::now();
     for n in 0..segments {
         let vector = random.vector(DIM);
-        db.insert(&[put(&format!("k{n}"), &vector)]).unwrap();
+        db.insert(&[row(&format!("k{n}"), &vector)]).unwrap();
         db.seal().unwrap();
         world.oracle.put(&format!("k{n}"), vector);
     }

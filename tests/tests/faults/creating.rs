@@ -1,12 +1,12 @@
 //! A creation that is killed, fails or loses power at any step leaves a database, or something that the next creation
 //! recognises and clears. Unrelated files stay.
 
-use crate::world::{DIM, Models, options};
+use crate::world::{DIM, Models, options, row};
 use crate::{Case, report, scratch, torture};
 use mopqdb::{CreateOptions, Database, Error};
 use mopqdb_tests::faulty::{Fault, Faulty};
 use mopqdb_tests::recording::{CATALOG_STATES, CatalogState, FATES, Recording};
-use mopqdb_tests::support::{Random, put};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -31,7 +31,7 @@ fn expect_recovery(path: &Path, new: &CreateOptions) -> bool {
     };
     let db = db.unwrap();
     assert_eq!(db.snapshot().rows(), 0);
-    db.insert(&[put("a", &[1.0; DIM])]).unwrap();
+    db.insert(&[row("a", &[1.0; DIM])]).unwrap();
     db.close().unwrap();
     assert!(!path.join("CREATING").exists());
     let error = Database::create(path, new, options()).unwrap_err();
@@ -277,7 +277,7 @@ fn unrelated_files_are_never_removed() {
     }
     // A database that lost its manifest is not an unfinished one.
     let db = Database::create(&path, &new, options()).unwrap();
-    db.insert(&[put("a", &[1.0; DIM])]).unwrap();
+    db.insert(&[row("a", &[1.0; DIM])]).unwrap();
     drop(db);
     std::fs::remove_file(path.join("MANIFEST-0000000001")).unwrap();
     refused("is not empty");

@@ -1,14 +1,14 @@
 //! A full disk can be recovered from: the database opens, rows can be deleted, and the freed space can be written
 //! again.
 
-use crate::world::{DIM, Known, Models, Step, World, open, options, script};
+use crate::world::{DIM, Known, Models, Step, World, open, options, row, script};
 use crate::{Case, report, scratch, torture};
 use mopqdb::testing::disk::Files;
 use mopqdb::{Database, Error, PruneOptions, Reader, Row, VerifyOptions, prune, verify};
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::quota::Quota;
 use mopqdb_tests::recording::copy_dir;
-use mopqdb_tests::support::{Random, put};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::{Call, Watched, Watcher};
 use std::io;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn rows(random: &mut Random, name: &str, n: usize) -> Vec<(String, Vec<f32>)> {
 }
 
 fn insert(db: &Database, rows: &[(String, Vec<f32>)]) -> mopqdb::Result<()> {
-    let rows: Vec<Row> = rows.iter().map(|(key, v)| put(key, v)).collect();
+    let rows: Vec<Row> = rows.iter().map(|(key, v)| row(key, v)).collect();
     db.insert(&rows).map(drop)
 }
 
@@ -261,11 +261,11 @@ fn an_unknown_outcome_is_reported_once() {
     models.create(&path);
     let watcher = Arc::new(NoSync(AtomicBool::new(false)));
     let db = open(&Watched::disk(Arc::clone(&watcher) as _), &path).unwrap();
-    db.insert(&[put("a", &[1.0; DIM])]).unwrap();
+    db.insert(&[row("a", &[1.0; DIM])]).unwrap();
     watcher.0.store(true, Ordering::SeqCst);
     let errors = [
-        db.insert(&[put("b", &[1.0; DIM])]).unwrap_err(),
-        db.insert(&[put("c", &[1.0; DIM])]).unwrap_err(),
+        db.insert(&[row("b", &[1.0; DIM])]).unwrap_err(),
+        db.insert(&[row("c", &[1.0; DIM])]).unwrap_err(),
         db.delete(&["a"]).unwrap_err(),
         db.seal().unwrap_err(),
     ];
@@ -338,5 +338,5 @@ fn prune_needs_no_space_for_its_lock() {
     assert_eq!(pruned.models.len(), 2);
     assert!(path.join("prepare.lock").exists());
     let db = Database::open(&path, options()).unwrap();
-    db.insert(&[put("a", &[1.0; DIM])]).unwrap();
+    db.insert(&[row("a", &[1.0; DIM])]).unwrap();
 }

@@ -1,11 +1,11 @@
 //! Directories that can't be written, and full disks.
 
-use crate::world::{DIM, Known, Models, Step, World, options};
+use crate::world::{DIM, Known, Models, Step, World, options, row};
 use crate::{scratch, torture};
 use mopqdb::{Database, Error, Reader};
 use mopqdb_tests::mounted::Mounted;
 use mopqdb_tests::recording::copy_dir;
-use mopqdb_tests::support::{Random, put};
+use mopqdb_tests::support::Random;
 use std::path::Path;
 
 fn filled(models: &Models, path: &Path) -> World {
@@ -123,7 +123,7 @@ fn a_full_disk_gives_errors_with_a_remedy_and_keeps_accepted_rows() {
         models.run(&db, &step).unwrap();
         world = world.after(&step);
         db.compact().unwrap();
-        db.insert(&[put("x", &[1.0; DIM])]).unwrap();
+        db.insert(&[row("x", &[1.0; DIM])]).unwrap();
         db.delete(&["x"]).unwrap();
         db.close().unwrap();
         assert!(mounted.remount("size=2500k"));

@@ -5,8 +5,8 @@ use crate::world::{DIM, Models, Step, options};
 use mopqdb::bundle::tiny_bundle;
 use mopqdb::quantizer::TrainPq;
 use mopqdb::{
-    CreateOptions, Database, Error, Hit, LearnOptions, Metric, Precision, QueryOptions, Reader,
-    RebuildOptions, Row, Search, Serving,
+    ColumnType, CreateOptions, Database, Error, Filter, Hit, LearnOptions, Metric, Precision,
+    QueryOptions, Reader, RebuildOptions, Row, Search, Serving,
 };
 use mopqdb_tests::recording::copy_dir;
 use mopqdb_tests::support::{Random, keys};
@@ -108,6 +108,93 @@ fn write_the_fixtures_of_format_2() {
         let _ = std::fs::remove_dir_all(&place);
         copy_dir(&made, &place);
     }
+}
+
+/// What the fixture with columns was made of: columns of every type, one that was retyped and one that was dropped, in a segment
+/// and in the log.
+fn make_columns(path: &Path) {
+    let new = CreateOptions::vectors(2, Metric::Ip).column("at", ColumnType::Timestamp);
+    let db = Database::create(path, &new, options()).unwrap();
+    let langs = ["de", "en", "größe"];
+    let row = |n: i64| {
+        let row = Row::vector(format!("key {n}"), [n as f32, 1.0])
+            .set("year", 2000 + n)
+            .set("gone", "x")
+            .set("half", n as f64 / 2.0);
+        match n % 3 {
+            0 => row
+                .set("lang", langs[n as usize / 3 % 3])
+                .set("open", n % 2 == 0),
+            1 => row.set("tags", vec!["a", "b", "c"][..n as usize % 4].to_vec()),
+            _ => row.set("at", "2024-05-01T12:00:00Z"),
+        }
+    };
+    db.insert(&(0..20).map(row).collect::<Vec<_>>()).unwrap();
+    db.seal().unwrap();
+    db.delete(&["key 3", "key 17"]).unwrap();
+    db.retype_column("year", ColumnType::Float).unwrap();
+    db.drop_column("gone").unwrap();
+    let late = |n: i64| Row::vector(format!("key {n}"), [n as f32, 1.0]).set("year", 0.5);
+    db.insert(&[late(30), late(2).set("new", true)]).unwrap();
+    db.close().unwrap();
+}
+
+/// Every row of it, as text.
+fn told_columns(path: &Path) -> String {
+    let reader = Reader::open(path, options()).unwrap();
+    let columns = reader.columns();
+    let columns = columns.iter().map(|c| format!("{} {}", c.name, c.kind));
+    let mut told = columns.collect::<Vec<_>>().join(", ");
+    for filter in [
+        "year >= 2010 AND open IS NOT TRUE",
+        "lang > 'de' OR tags HAS 'a'",
+        "at = '2024-05-01T14:00:00+02:00' AND NOT half < 4",
+        "new OR key LIKE '%9'",
+    ] {
+        let filter = Filter::sql(filter).unwrap();
+        told += &format!("\n{}:", reader.count_where(&filter).unwrap());
+        for row in reader.rows().among(&filter).unwrap() {
+            let row = row.unwrap();
+            told += &format!(" {}", row.key);
+            for (name, value) in row.columns {
+                told += &format!(" {name}={}", value.to_json());
+            }
+        }
+    }
+    told
+}
+
+#[test]
+#[ignore = "writes the fixture of columns; by hand"]
+fn write_the_fixture_of_columns() {
+    let dir = scratch();
+    let path = dir.path().join("db");
+    make_columns(&path);
+    std::fs::remove_dir_all(path.join("catalog")).unwrap();
+    for file in ["LOCK", "prepare.lock", "RESERVE"] {
+        let _ = std::fs::remove_file(path.join(file));
+    }
+    let place = fixture(2).with_file_name("format-2-columns");
+    let _ = std::fs::remove_dir_all(&place);
+    copy_dir(&path, &place);
+    std::fs::write(place.join("told.txt"), told_columns(&path)).unwrap();
+}
+
+#[test]
+fn columns_of_format_2_are_read_for_ever() {
+    let dir = scratch();
+    let path = dir.path().join("db");
+    let made = fixture(2).with_file_name("format-2-columns");
+    copy_dir(&made, &path);
+    for empty in ["staging", "orphans", "runs", "models"] {
+        std::fs::create_dir_all(path.join(empty)).unwrap();
+    }
+    let expected = std::fs::read_to_string(made.join("told.txt")).unwrap();
+    assert_eq!(told_columns(&path), expected);
+    let db = Database::open(&path, options()).unwrap();
+    db.compact().unwrap();
+    assert!(db.verify(&Default::default()).unwrap().is_sound());
+    assert_eq!(told_columns(&path), expected);
 }
 
 /// Returns answers of both databases that need no encoder.

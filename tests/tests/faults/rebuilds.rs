@@ -43,7 +43,7 @@ impl Watcher for Arriving {
                 unreachable!()
             };
             let rows: Vec<_> = (rows.iter())
-                .map(|(key, vector)| mopqdb_tests::support::put(key, vector))
+                .map(|(key, vector)| crate::world::row(key, vector))
                 .collect();
             db.insert(&rows).unwrap();
             self.recording.mark(n + 1);

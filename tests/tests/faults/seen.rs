@@ -1,12 +1,12 @@
 //! Everything that the engine leaves on disk went through `Files`: the recording equals the directory.
 
 use crate::scratch;
-use crate::world::{DIM, METRIC, Models, Step, World, options, script};
+use crate::world::{DIM, METRIC, Models, Step, World, options, row, script};
 use mopqdb::testing::disk::Files;
 use mopqdb::testing::{backup_on, prune_on, register_model_on, repair_on};
 use mopqdb::{BackupOptions, CreateOptions, Database, PruneOptions, RepairOptions, Watch};
 use mopqdb_tests::recording::{CatalogState, Fate, Recording};
-use mopqdb_tests::support::{Random, put};
+use mopqdb_tests::support::Random;
 use mopqdb_tests::watched::Watched;
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,11 +56,11 @@ fn every_byte_on_disk_went_through_files() {
     // A quantizer is learned from the rows, as `insert` does it.
     let mut random = Random::new(92);
     let rows: Vec<_> = (0..2_000)
-        .map(|n| put(&format!("more{n}"), &random.vector(DIM)))
+        .map(|n| row(&format!("more{n}"), &random.vector(DIM)))
         .collect();
     db.insert(&rows).unwrap();
     db.auto_quantize(1, &Watch::new()).unwrap();
-    db.insert(&[put("last", &random.vector(DIM))]).unwrap();
+    db.insert(&[row("last", &random.vector(DIM))]).unwrap();
     backup_on(
         &*files,
         &path,

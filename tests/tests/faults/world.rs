@@ -2,8 +2,8 @@
 
 use mopqdb::testing::disk::Files;
 use mopqdb::{
-    Bundle, CreateOptions, Database, Error, Metric, Options, RebuildOptions, Row, Snapshot,
-    register_model,
+    Bundle, ColumnValue, CreateOptions, Database, Error, Metric, Options, RebuildOptions, Row,
+    Snapshot, register_model,
 };
 use mopqdb_tests::support::{Oracle, Random, codebooks, put};
 use std::collections::BTreeMap;
@@ -22,6 +22,17 @@ pub fn options() -> Options {
         .seal_in_background(false)
         .auto_compact(false)
         .maintenance(Duration::from_secs(3600))
+}
+
+/// A row of every database here. What it has of columns follows from its key and vector, so that it can be checked.
+pub fn row(key: &str, vector: &[f32]) -> Row {
+    let row = put(key, vector)
+        .set("first", f64::from(vector[0]))
+        .set("name", key);
+    match vector[1] > 0.0 {
+        true => row.set("positive", true),
+        false => row,
+    }
 }
 
 /// An operation.
@@ -149,12 +160,23 @@ impl Known {
     }
 }
 
-/// Returns the contents of a snapshot: the rows, and how many were listed.
+/// What a snapshot holds: rows in any order, and how many there were. Every row has its columns.
 pub fn held(snapshot: &Snapshot) -> mopqdb::Result<(BTreeMap<String, Vec<f32>>, usize)> {
+    held_with(snapshot, |expected, found| {
+        assert_eq!(*found, expected.columns, "{:?}", expected.key);
+    })
+}
+
+/// Like [`held`], with another check of what a row has of columns.
+pub fn held_with(
+    snapshot: &Snapshot,
+    check: impl Fn(&Row, &BTreeMap<String, ColumnValue>),
+) -> mopqdb::Result<(BTreeMap<String, Vec<f32>>, usize)> {
     let mut rows = BTreeMap::new();
     let mut count = 0;
-    snapshot.for_each_row(|row| {
-        rows.insert(row.key.to_owned(), row.vector.to_vec());
+    snapshot.for_each_row(|found| {
+        check(&row(found.key, found.vector), &found.columns()?);
+        rows.insert(found.key.to_owned(), found.vector.to_vec());
         count += 1;
         Ok(())
     })?;
@@ -240,7 +262,7 @@ impl Models {
     pub fn run(&self, db: &Database, step: &Step) -> Result<(), Error> {
         match step {
             Step::Insert(rows) => {
-                let rows: Vec<Row> = rows.iter().map(|(key, v)| put(key, v)).collect();
+                let rows: Vec<Row> = rows.iter().map(|(key, v)| row(key, v)).collect();
                 db.insert(&rows).map(drop)
             }
             Step::Delete(keys) => {
