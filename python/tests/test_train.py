@@ -81,7 +81,9 @@ def interrupt():
 
 threading.Thread(target=interrupt, daemon=True).start()
 try:
-    db.train([(row, str(n)) for n, row in enumerate(rows)], epochs=100_000, subspaces=2, dim=16, threads=1)
+    # Without patience it would end by itself.
+    pairs = [(row, str(n)) for n, row in enumerate(rows)]
+    db.train(pairs, epochs=100_000, subspaces=2, dim=16, threads=1, more=["--patience", "100000"])
 except KeyboardInterrupt:
     print(f"{time.monotonic() - sent[0]:.3f}")
 assert len(db.models()) == 1
