@@ -5,7 +5,7 @@ use mopqdb::{
     Bundle, ColumnValue, CreateOptions, Database, Error, Metric, Options, RebuildOptions, Row,
     Snapshot, register_model,
 };
-use mopqdb_tests::support::{Oracle, Random, codebooks, put};
+use mopqdb_tests::support::{Oracle, Random, codebooks, in_cells, put};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -190,12 +190,15 @@ impl Models {
     pub fn train(dir: &Path) -> Self {
         let mut random = Random::new(77);
         let sample: Vec<f32> = (0..60).flat_map(|_| random.vector(DIM)).collect();
-        Self([1, 2].map(|n| codebooks(dir, &sample, DIM, METRIC, n == 2, n)))
+        Self([
+            codebooks(dir, &sample, DIM, METRIC, false, 1),
+            in_cells(dir, &sample, DIM, METRIC, 5, 2),
+        ])
     }
 
     /// Opens models that another process trained here.
     pub fn open(dir: &Path) -> Self {
-        let names = ["bundle-false-1", "bundle-true-2"];
+        let names = ["bundle-false-1", "bundle-5-cells-2"];
         Self(names.map(|name| Bundle::open(dir.join(name)).unwrap()))
     }
 
